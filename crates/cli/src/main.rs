@@ -1,0 +1,2 @@
+//! The finback binary.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The CPU backend: thread team, SIMD dot products, and the fused steps over them.

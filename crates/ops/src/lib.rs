@@ -1,0 +1,1 @@
+//! The device boundary: the fused steps a backend implements, and the types that cross it.

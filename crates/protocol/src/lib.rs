@@ -1,0 +1,1 @@
+//! OpenAI-compatible requests to typed ones, and replies to protocol events.

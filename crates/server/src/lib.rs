@@ -1,0 +1,1 @@
+//! HTTP routes, streaming and errors.

@@ -1,0 +1,1 @@
+//! Checkpoints and right answers for tests.

@@ -1,0 +1,1 @@
+//! Text to token ids and back, and the map from token ids to Engram ids.
