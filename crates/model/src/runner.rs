@@ -1,0 +1,191 @@
+//! The engine's only door to the model: slots, prompts in pieces, windows of rows, drafts.
+//!
+//! A slot's life: [`Runner::begin`] with the whole prompt, [`Runner::piece`] until no row is left,
+//! [`Runner::finish`] for the first choice, then rounds of [`Runner::windows`] each followed by
+//! [`Runner::keep`], and [`Runner::release`]. Calls out of that order are errors and change nothing.
+
+use finback_ops::{OpsError, Sampling};
+
+/// Index of a slot, below [`RunnerInfo::slots`].
+pub type SlotId = usize;
+
+/// What a runner offers; constant over its life.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunnerInfo {
+    /// Streams that can hold state at once.
+    pub slots: usize,
+    /// Positions one stream can hold.
+    pub context: usize,
+    /// Token ids are below this.
+    pub vocab: usize,
+    /// Rows one window may have.
+    pub window_rows: usize,
+    /// Rows one prompt piece may have.
+    pub chunk_rows: usize,
+    /// Tokens one draft pass proposes; 0 where the checkpoint has no draft blocks.
+    pub draft_tokens: usize,
+    /// Positions of one KV block.
+    pub block_positions: usize,
+    /// KV blocks in the pool.
+    pub blocks: usize,
+}
+
+/// The token chosen for one row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Choice {
+    /// The chosen id, or `None` where the row's logits hold a NaN or an infinity.
+    pub token: Option<u32>,
+    /// The row's logits `[vocab]`, where they were asked for.
+    pub logits: Option<Vec<f32>>,
+}
+
+/// Rows of one slot in a round: its newest token and its drafts.
+#[derive(Debug, Clone, Copy)]
+pub struct Window<'a> {
+    /// The slot; at most one window of a slot in a round.
+    pub slot: SlotId,
+    /// Ids at the slot's next positions, 1 to [`RunnerInfo::window_rows`].
+    pub tokens: &'a [u32],
+    /// How the token after each row is chosen.
+    pub sampling: Sampling,
+    /// Whether the rows' logits are returned.
+    pub logits: bool,
+}
+
+/// One draft pass of a slot.
+#[derive(Debug, Clone, Copy)]
+pub struct DraftRequest {
+    /// The slot, with no window open.
+    pub slot: SlotId,
+    /// The newest token, which the target has not run yet.
+    pub anchor: u32,
+    /// How drafts are chosen: with the same noise as the target's choice at the same position.
+    pub sampling: Sampling,
+}
+
+/// What a draft pass proposes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Draft {
+    /// Proposed ids for the positions after the anchor's, [`RunnerInfo::draft_tokens`] of them.
+    pub tokens: Vec<u32>,
+    /// The drafter's raw confidence (a logit) in each.
+    pub confidence: Vec<f32>,
+}
+
+/// Why a call was refused or failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunnerError {
+    /// A slot id at or above the count.
+    #[error("slot {slot} does not exist: this runner has {slots}")]
+    NoSuchSlot {
+        /// The slot asked for.
+        slot: SlotId,
+        /// Slots there are.
+        slots: usize,
+    },
+    /// The slot is not in the state the call needs.
+    #[error("slot {slot} is {found}, the call needs it {wanted}")]
+    WrongState {
+        /// The slot asked for.
+        slot: SlotId,
+        /// What it is doing.
+        found: &'static str,
+        /// What the call needs.
+        wanted: &'static str,
+    },
+    /// A slot named twice in one round.
+    #[error("slot {slot} appears twice in one round")]
+    SlotTwice {
+        /// The slot.
+        slot: SlotId,
+    },
+    /// A token id outside the vocabulary.
+    #[error("token id {id} at position {position} is outside the vocabulary of {vocab}")]
+    NoSuchToken {
+        /// The id.
+        id: u32,
+        /// Where it would stand.
+        position: usize,
+        /// Ids there are.
+        vocab: usize,
+    },
+    /// A count over its limit or below one.
+    #[error("{what}: {found}, accepted are 1 to {limit}")]
+    Rows {
+        /// What was counted.
+        what: &'static str,
+        /// The count.
+        found: usize,
+        /// The most accepted.
+        limit: usize,
+    },
+    /// More rows kept than the window had.
+    #[error("slot {slot}: keeping {keep} rows of a window of {rows}")]
+    KeepTooMany {
+        /// The slot.
+        slot: SlotId,
+        /// Rows to keep.
+        keep: usize,
+        /// Rows the window had.
+        rows: usize,
+    },
+    /// More positions than a stream can hold.
+    #[error("{positions} positions exceed the context of {context}")]
+    Context {
+        /// Positions asked for.
+        positions: usize,
+        /// Positions a stream can hold.
+        context: usize,
+    },
+    /// Too few free KV blocks.
+    #[error("{wanted} KV blocks are needed, {free} of {blocks} are free")]
+    Blocks {
+        /// Blocks asked for.
+        wanted: usize,
+        /// Blocks free.
+        free: usize,
+        /// Blocks in the pool.
+        blocks: usize,
+    },
+    /// The checkpoint has no draft blocks.
+    #[error("this checkpoint has no draft blocks")]
+    NoDrafts,
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] OpsError),
+}
+
+/// Result of a runner call.
+pub type RunnerResult<T> = Result<T, RunnerError>;
+
+/// Runs the model for several slots; one thread owns it.
+///
+/// Every value a row produces depends on the row and its slot's earlier rows alone: not on other
+/// rows in the call, on how a prompt was cut, or on rows that were not kept.
+pub trait Runner: Send {
+    /// What this runner offers.
+    fn info(&self) -> &RunnerInfo;
+
+    /// Takes an idle slot for `prompt` (not empty) and reserves KV blocks for `positions` in all,
+    /// prompt and reply and one window of drafts included.
+    fn begin(&mut self, slot: SlotId, prompt: &[u32], positions: usize) -> RunnerResult<()>;
+
+    /// Runs the next `rows` rows of the slot's prompt; returns the rows still left.
+    fn piece(&mut self, slot: SlotId, rows: usize) -> RunnerResult<usize>;
+
+    /// Chooses the token after a prompt whose rows have all run.
+    fn finish(&mut self, slot: SlotId, sampling: Sampling, logits: bool) -> RunnerResult<Choice>;
+
+    /// Runs one window of each of several slots in one launch; a choice for every row.
+    fn windows(&mut self, windows: &[Window<'_>]) -> RunnerResult<Vec<Vec<Choice>>>;
+
+    /// Keeps the first `rows` rows of the slot's open window and closes it.
+    fn keep(&mut self, slot: SlotId, rows: usize) -> RunnerResult<()>;
+
+    /// Drafts from each slot's newest token, one pass for all.
+    fn draft(&mut self, requests: &[DraftRequest]) -> RunnerResult<Vec<Draft>>;
+
+    /// Frees the slot and its blocks, whatever it was doing; an idle slot stays idle.
+    fn release(&mut self, slot: SlotId) -> RunnerResult<()>;
+}
