@@ -168,14 +168,26 @@ pub trait Runner: Send {
     fn info(&self) -> &RunnerInfo;
 
     /// Takes an idle slot for `prompt` (not empty) and reserves KV blocks for `positions` in all,
-    /// prompt and reply and one window of drafts included.
-    fn begin(&mut self, slot: SlotId, prompt: &[u32], positions: usize) -> RunnerResult<()>;
+    /// prompt and reply and one window of drafts included. The logits of the prompt's last
+    /// `head_rows` rows (1 to [`RunnerInfo::window_rows`]) are computed; only the last one's, the
+    /// usual 1, is needed for a reply.
+    fn begin(
+        &mut self,
+        slot: SlotId,
+        prompt: &[u32],
+        positions: usize,
+        head_rows: usize,
+    ) -> RunnerResult<()>;
 
     /// Runs the next `rows` rows of the slot's prompt; returns the rows still left.
     fn piece(&mut self, slot: SlotId, rows: usize) -> RunnerResult<usize>;
 
     /// Chooses the token after a prompt whose rows have all run.
     fn finish(&mut self, slot: SlotId, sampling: Sampling, logits: bool) -> RunnerResult<Choice>;
+
+    /// After the last piece and before [`Runner::finish`]: the logit rows of the last `head_rows`
+    /// prompt rows, where more than one was asked for.
+    fn prompt_logits(&mut self, slot: SlotId) -> RunnerResult<Vec<Vec<f32>>>;
 
     /// Runs one window of each of several slots in one launch; a choice for every row.
     fn windows(&mut self, windows: &[Window<'_>]) -> RunnerResult<Vec<Vec<Choice>>>;

@@ -1,7 +1,16 @@
 //! The device boundary: the fused steps a backend implements, and the types that cross it.
 
+mod batch;
 mod error;
+mod ops;
 mod sampling;
+mod spec;
 
+pub use batch::{BLOCK_POSITIONS, Keep, Limits, Rows, Span};
 pub use error::OpsError;
+pub use ops::{Ops, OpsResult};
 pub use sampling::Sampling;
+pub use spec::{
+    Attention, Compressor, Dims, Drafter, Engram, EngramLayer, Expert, Ffn, Format, Hyper, Indexer,
+    KvSource, LayerSpec, Linear, ModelSpec, Numerics, Scoring, Site, Yarn,
+};

@@ -1,0 +1,426 @@
+//! [`Runner`] over any [`Ops`]: checks every call, owns the block tables, drives the passes.
+
+use std::sync::Arc;
+
+use finback_ops::{BLOCK_POSITIONS, Keep, ModelSpec, Ops, Sampling, Span};
+
+use crate::forward::{self, Extent, Reach};
+use crate::runner::{
+    Choice, Draft, DraftRequest, Runner, RunnerError, RunnerInfo, RunnerResult, SlotId, Window,
+};
+
+/// Rows one window may have.
+pub const WINDOW_ROWS: usize = 16;
+
+/// Runs a model on a backend.
+pub struct ModelRunner {
+    ops: Box<dyn Ops>,
+    spec: Arc<ModelSpec>,
+    info: RunnerInfo,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// Spans of the last window pass, by slot, until each is kept or released.
+    open: Vec<(SlotId, Option<Keep>)>,
+}
+
+#[derive(Default)]
+struct Slot {
+    state: State,
+    /// Positions whose rows are part of the state.
+    len: usize,
+    blocks: Vec<u32>,
+}
+
+#[derive(Default)]
+enum State {
+    #[default]
+    Idle,
+    Prompt(Prompt),
+    Ready,
+    Open {
+        rows: usize,
+    },
+}
+
+struct Prompt {
+    ids: Vec<u32>,
+    reach: Reach,
+    /// Rows whose logits the caller reads, at the prompt's end.
+    head_rows: usize,
+    logits: Vec<Vec<f32>>,
+}
+
+impl Slot {
+    fn doing(&self) -> &'static str {
+        match &self.state {
+            State::Idle => "idle",
+            State::Prompt(p) if self.len < p.ids.len() => "running its prompt",
+            State::Prompt(_) => "at its prompt's end",
+            State::Ready => "ready",
+            State::Open { .. } => "waiting for its window to be kept",
+        }
+    }
+}
+
+impl ModelRunner {
+    /// A runner over a backend that was loaded with this spec.
+    pub fn new(ops: Box<dyn Ops>, spec: Arc<ModelSpec>) -> Self {
+        let limits = ops.limits();
+        let info = RunnerInfo {
+            slots: limits.slots,
+            context: limits.context,
+            vocab: spec.dims.vocab,
+            window_rows: WINDOW_ROWS,
+            chunk_rows: limits.rows,
+            draft_tokens: spec.drafter.as_ref().map_or(0, |d| d.block),
+            block_positions: BLOCK_POSITIONS,
+            blocks: limits.blocks,
+        };
+        Self {
+            slots: (0..info.slots).map(|_| Slot::default()).collect(),
+            // Blocks are taken from the end, so the lowest go first.
+            free: (0..info.blocks as u32).rev().collect(),
+            open: Vec::new(),
+            ops,
+            spec,
+            info,
+        }
+    }
+
+    /// Logit rows a backend must hold for this many slots: a window each, and one prompt end each.
+    pub fn logit_rows(slots: usize) -> usize {
+        slots * WINDOW_ROWS + slots
+    }
+
+    /// The bytes of a slot's state, for comparing two states.
+    pub fn state(&mut self, slot: SlotId) -> RunnerResult<Vec<u8>> {
+        self.exists(slot)?;
+        let mut out = Vec::new();
+        let s = &self.slots[slot];
+        self.ops.read_state(slot, s.len, &s.blocks, &mut out)?;
+        Ok(out)
+    }
+
+    fn exists(&self, slot: SlotId) -> RunnerResult<()> {
+        if slot >= self.info.slots {
+            return Err(RunnerError::NoSuchSlot { slot, slots: self.info.slots });
+        }
+        Ok(())
+    }
+
+    fn wrong(&self, slot: SlotId, wanted: &'static str) -> RunnerError {
+        RunnerError::WrongState { slot, found: self.slots[slot].doing(), wanted }
+    }
+
+    fn tokens_exist(&self, ids: &[u32], at: usize) -> RunnerResult<()> {
+        match ids.iter().position(|&id| id as usize >= self.info.vocab) {
+            None => Ok(()),
+            Some(i) => Err(RunnerError::NoSuchToken {
+                id: ids[i],
+                position: at + i,
+                vocab: self.info.vocab,
+            }),
+        }
+    }
+
+    /// No pass may begin while a window waits: its rows live in the workspace.
+    fn none_open(&self) -> RunnerResult<()> {
+        match self.open.iter().find(|(_, keep)| keep.is_none()) {
+            None => Ok(()),
+            Some(&(slot, _)) => Err(self.wrong(slot, "kept before another pass")),
+        }
+    }
+
+    fn first_logits(&self, slot: SlotId) -> usize {
+        self.info.slots * WINDOW_ROWS + slot
+    }
+
+    /// Each slot once, ready, with room for `rows` rows.
+    fn ready(&self, slots: impl Iterator<Item = (SlotId, usize)>) -> RunnerResult<()> {
+        let mut seen = vec![false; self.info.slots];
+        for (slot, rows) in slots {
+            self.exists(slot)?;
+            if std::mem::replace(&mut seen[slot], true) {
+                return Err(RunnerError::SlotTwice { slot });
+            }
+            let s = &self.slots[slot];
+            if !matches!(s.state, State::Ready) {
+                return Err(self.wrong(slot, "ready"));
+            }
+            let (positions, context) = (s.len + rows, self.info.context);
+            if positions > context {
+                return Err(RunnerError::Context { positions, context });
+            }
+            let wanted = positions.div_ceil(BLOCK_POSITIONS);
+            if wanted > s.blocks.len() {
+                return Err(RunnerError::Blocks {
+                    wanted: wanted - s.blocks.len(),
+                    free: 0,
+                    blocks: self.info.blocks,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Once no window waits, makes the kept rows of all of them state, in one launch.
+    fn flush(&mut self) -> RunnerResult<()> {
+        if self.open.iter().any(|(_, keep)| keep.is_none()) {
+            return Ok(());
+        }
+        let keeps: Vec<Keep> =
+            self.open.drain(..).filter_map(|(_, keep)| keep).filter(|k| k.rows > 0).collect();
+        if !keeps.is_empty() {
+            self.ops.keep(&keeps, &vec![0; self.spec.rings()])?;
+        }
+        Ok(())
+    }
+}
+
+impl Runner for ModelRunner {
+    fn info(&self) -> &RunnerInfo {
+        &self.info
+    }
+
+    fn begin(
+        &mut self,
+        slot: SlotId,
+        prompt: &[u32],
+        positions: usize,
+        head_rows: usize,
+    ) -> RunnerResult<()> {
+        self.exists(slot)?;
+        if !matches!(self.slots[slot].state, State::Idle) {
+            return Err(self.wrong(slot, "idle"));
+        }
+        self.tokens_exist(prompt, 0)?;
+        let (context, positions) = (self.info.context, positions.max(prompt.len()));
+        if prompt.is_empty() || positions > context {
+            let what = "prompt tokens";
+            return Err(match prompt.len() {
+                0 => RunnerError::Rows { what, found: 0, limit: context },
+                _ => RunnerError::Context { positions, context },
+            });
+        }
+        if head_rows == 0 || head_rows > WINDOW_ROWS {
+            let what = "prompt rows with logits";
+            return Err(RunnerError::Rows { what, found: head_rows, limit: WINDOW_ROWS });
+        }
+        let wanted = positions.div_ceil(BLOCK_POSITIONS);
+        if wanted > self.free.len() {
+            let (free, blocks) = (self.free.len(), self.info.blocks);
+            return Err(RunnerError::Blocks { wanted, free, blocks });
+        }
+        self.ops.reset(slot)?;
+        let blocks = self.free.split_off(self.free.len() - wanted);
+        self.slots[slot] = Slot {
+            state: State::Prompt(Prompt {
+                ids: prompt.to_vec(),
+                reach: Reach::new(&self.spec, head_rows),
+                head_rows,
+                logits: Vec::new(),
+            }),
+            len: 0,
+            blocks: blocks.into_iter().rev().collect(),
+        };
+        Ok(())
+    }
+
+    fn piece(&mut self, slot: SlotId, rows: usize) -> RunnerResult<usize> {
+        self.exists(slot)?;
+        self.none_open()?;
+        let wanted_logits = self.first_logits(slot);
+        let s = &mut self.slots[slot];
+        let State::Prompt(prompt) = &mut s.state else {
+            return Err(self.wrong(slot, "running its prompt"));
+        };
+        let (len, left) = (prompt.ids.len(), prompt.ids.len() - s.len);
+        if rows == 0 || rows > self.info.chunk_rows {
+            let what = "rows of a prompt piece";
+            return Err(RunnerError::Rows { what, found: rows, limit: self.info.chunk_rows });
+        }
+        if left == 0 {
+            return Err(self.wrong(slot, "running its prompt"));
+        }
+        let rows = rows.min(left);
+        let extent = prompt.reach.piece(len, s.len, rows);
+        self.ops.begin(&[Span {
+            slot,
+            start: s.len,
+            tokens: &prompt.ids[s.len..s.len + rows],
+            blocks: &s.blocks,
+        }])?;
+        forward::target(self.ops.as_mut(), &self.spec, rows, &extent)?;
+        if prompt.head_rows > 1 {
+            for row in extent.head..rows {
+                self.ops.head(row..row + 1, wanted_logits)?;
+                let mut logits = Vec::new();
+                self.ops.read_logits(wanted_logits, &mut logits)?;
+                prompt.logits.push(logits);
+            }
+        } else if rows == left {
+            self.ops.head(rows - 1..rows, wanted_logits)?;
+        }
+        self.ops.keep(&[Keep { span: 0, rows }], &extent.computed_from(&self.spec))?;
+        s.len += rows;
+        Ok(left - rows)
+    }
+
+    fn finish(&mut self, slot: SlotId, sampling: Sampling, logits: bool) -> RunnerResult<Choice> {
+        self.exists(slot)?;
+        let at = self.first_logits(slot);
+        let s = &mut self.slots[slot];
+        let State::Prompt(prompt) = &s.state else {
+            return Err(self.wrong(slot, "at its prompt's end"));
+        };
+        if s.len < prompt.ids.len() {
+            return Err(self.wrong(slot, "at its prompt's end"));
+        }
+        let mut chosen = Vec::new();
+        self.ops.choose(at, &[(sampling, s.len)])?;
+        self.ops.read_choices(&mut chosen)?;
+        let row = read_row(self.ops.as_mut(), logits, at)?;
+        s.state = State::Ready;
+        Ok(Choice { token: chosen[0], logits: row })
+    }
+
+    fn prompt_logits(&mut self, slot: SlotId) -> RunnerResult<Vec<Vec<f32>>> {
+        self.exists(slot)?;
+        match &mut self.slots[slot].state {
+            State::Prompt(prompt) => Ok(std::mem::take(&mut prompt.logits)),
+            _ => Err(self.wrong(slot, "at its prompt's end")),
+        }
+    }
+
+    fn windows(&mut self, windows: &[Window<'_>]) -> RunnerResult<Vec<Vec<Choice>>> {
+        self.none_open()?;
+        if windows.is_empty() {
+            return Ok(Vec::new());
+        }
+        for w in windows {
+            if w.tokens.is_empty() || w.tokens.len() > WINDOW_ROWS {
+                let (what, found) = ("rows of a window", w.tokens.len());
+                return Err(RunnerError::Rows { what, found, limit: WINDOW_ROWS });
+            }
+        }
+        self.ready(windows.iter().map(|w| (w.slot, w.tokens.len())))?;
+        for w in windows {
+            self.tokens_exist(w.tokens, self.slots[w.slot].len)?;
+        }
+        let spans: Vec<Span<'_>> = windows
+            .iter()
+            .map(|w| {
+                let s = &self.slots[w.slot];
+                Span { slot: w.slot, start: s.len, tokens: w.tokens, blocks: &s.blocks }
+            })
+            .collect();
+        let rows = windows.iter().map(|w| w.tokens.len()).sum();
+        self.ops.begin(&spans)?;
+        let extent = Extent::whole(self.spec.layers.len());
+        forward::target(self.ops.as_mut(), &self.spec, rows, &extent)?;
+        self.ops.head(0..rows, 0)?;
+        let params: Vec<_> = spans
+            .iter()
+            .zip(windows)
+            .flat_map(|(span, w)| (0..w.tokens.len()).map(|i| (w.sampling, span.start + i + 1)))
+            .collect();
+        self.ops.choose(0, &params)?;
+        let mut chosen = Vec::new();
+        self.ops.read_choices(&mut chosen)?;
+        let (mut at, mut out) = (0, Vec::with_capacity(windows.len()));
+        for w in windows {
+            let mut choices = Vec::with_capacity(w.tokens.len());
+            for _ in w.tokens {
+                let logits = read_row(self.ops.as_mut(), w.logits, at)?;
+                choices.push(Choice { token: chosen[at], logits });
+                at += 1;
+            }
+            out.push(choices);
+        }
+        for w in windows {
+            self.slots[w.slot].state = State::Open { rows: w.tokens.len() };
+        }
+        self.open = windows.iter().map(|w| (w.slot, None)).collect();
+        Ok(out)
+    }
+
+    fn keep(&mut self, slot: SlotId, rows: usize) -> RunnerResult<()> {
+        self.exists(slot)?;
+        let State::Open { rows: open } = self.slots[slot].state else {
+            return Err(self.wrong(slot, "waiting for its window to be kept"));
+        };
+        if rows > open {
+            return Err(RunnerError::KeepTooMany { slot, keep: rows, rows: open });
+        }
+        if let Some(span) = self.open.iter().position(|&(s, _)| s == slot) {
+            self.open[span].1 = Some(Keep { span, rows });
+        }
+        let s = &mut self.slots[slot];
+        s.len += rows;
+        s.state = State::Ready;
+        self.flush()
+    }
+
+    fn draft(&mut self, requests: &[DraftRequest]) -> RunnerResult<Vec<Draft>> {
+        let Some(drafter) = &self.spec.drafter else {
+            return Err(RunnerError::NoDrafts);
+        };
+        self.none_open()?;
+        if requests.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.ready(requests.iter().map(|r| (r.slot, 0)))?;
+        for r in requests {
+            self.tokens_exist(&[r.anchor], self.slots[r.slot].len)?;
+        }
+        let block = drafter.block;
+        let ids: Vec<Vec<u32>> = requests
+            .iter()
+            .map(|r| {
+                let mut ids = vec![drafter.noise; block];
+                ids[0] = r.anchor;
+                ids
+            })
+            .collect();
+        let spans: Vec<Span<'_>> = requests
+            .iter()
+            .zip(&ids)
+            .map(|(r, ids)| {
+                let s = &self.slots[r.slot];
+                Span { slot: r.slot, start: s.len, tokens: ids, blocks: &s.blocks }
+            })
+            .collect();
+        let rows = block * requests.len();
+        self.ops.begin_draft(&spans)?;
+        forward::drafter(self.ops.as_mut(), &self.spec, rows)?;
+        self.ops.draft_head(0..rows, 0)?;
+        let params: Vec<Sampling> = requests.iter().map(|r| r.sampling).collect();
+        self.ops.draft_chain(0, &params)?;
+        let (mut tokens, mut confidence) = (Vec::new(), Vec::new());
+        self.ops.read_drafts(&mut tokens, &mut confidence)?;
+        Ok(tokens
+            .chunks(block)
+            .zip(confidence.chunks(block))
+            .map(|(t, c)| Draft { tokens: t.to_vec(), confidence: c.to_vec() })
+            .collect())
+    }
+
+    fn release(&mut self, slot: SlotId) -> RunnerResult<()> {
+        self.exists(slot)?;
+        let s = std::mem::take(&mut self.slots[slot]);
+        self.free.extend(s.blocks.into_iter().rev());
+        if let Some(span) = self.open.iter().position(|&(open, _)| open == slot) {
+            self.open[span].1 = Some(Keep { span, rows: 0 });
+        }
+        self.flush()
+    }
+}
+
+fn read_row(ops: &mut dyn Ops, wanted: bool, at: usize) -> RunnerResult<Option<Vec<f32>>> {
+    if !wanted {
+        return Ok(None);
+    }
+    let mut row = Vec::new();
+    ops.read_logits(at, &mut row)?;
+    Ok(Some(row))
+}
