@@ -1,8 +1,18 @@
 //! Slots, rounds and the request queue: one thread owns the device.
 //!
 //! [`Engine::start`] gives the thread a [`finback_model::Runner`]; [`Handle::submit`] sends it a
-//! [`Request`] and returns the receiving end of the reply's [`Event`]s. Dropping that end cancels.
+//! [`Request`] and returns the [`Reply`], whose [`Event`]s can be awaited or drained from a plain
+//! thread. Dropping the reply cancels the request.
+//!
+//! A reply depends on its request alone: not on what runs beside it, nor on drafts.
 
+mod handle;
+mod live;
 mod request;
+mod round;
+mod scheduler;
+#[cfg(feature = "testing")]
+pub mod testing;
 
+pub use handle::{Engine, Handle, Load, Options, Reply, StartError};
 pub use request::{Event, FinishReason, Refusal, Request, Timings};

@@ -15,15 +15,40 @@ pub struct Request {
     pub end_tokens: Vec<u32>,
     /// Whether each token's logit row is sent with it.
     pub logits: bool,
+    /// Logit rows of the prompt's end to send before the first token, at most the runner's
+    /// `window_rows`; 0, the usual, sends none.
+    pub prompt_logits: usize,
 }
 
-/// What happens to a request, in order: `Started`, `Token`s, then one `Finished` or `Failed`.
+impl Request {
+    /// A greedy request that nothing but its length ends.
+    #[must_use]
+    pub fn greedy(prompt: Vec<u32>, max_tokens: usize) -> Self {
+        Self {
+            prompt,
+            max_tokens,
+            sampling: Sampling::GREEDY,
+            end_tokens: Vec::new(),
+            logits: false,
+            prompt_logits: 0,
+        }
+    }
+}
+
+/// What happens to a request, in order: `Started`, `PromptLogits` where asked for, `Token`s, then
+/// one `Finished` or `Failed`.
 #[derive(Debug, Clone)]
 pub enum Event {
     /// The request has a slot and its prompt begins to run.
     Started {
         /// Prompt tokens that were restored instead of run.
         cached_tokens: usize,
+    },
+    /// The logit rows of the prompt's end, where the request asked for them.
+    PromptLogits {
+        /// Rows `[vocab]` of the last positions, in order; as many as asked for or as the prompt
+        /// has. The first token is chosen from the last of them.
+        rows: Vec<Vec<f32>>,
     },
     /// One reply token.
     Token {
@@ -104,6 +129,14 @@ pub enum Refusal {
         context: usize,
         /// Prompt tokens.
         prompt: usize,
+    },
+    /// More logit rows of the prompt than a window has.
+    #[error("{found} logit rows of the prompt were asked for, accepted are 0 to {limit}")]
+    PromptLogits {
+        /// Rows asked for.
+        found: usize,
+        /// The most there can be.
+        limit: usize,
     },
     /// The engine has stopped.
     #[error("the engine has stopped: {reason}")]

@@ -1,0 +1,158 @@
+//! One request in its slot: what it has said, and when it ends.
+
+use std::time::Instant;
+
+use finback_model::{Choice, RunnerInfo};
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::request::{Event, FinishReason, Request, Timings};
+
+/// A request on its way to a slot.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) request: Request,
+    pub(crate) events: UnboundedSender<Event>,
+    pub(crate) submitted: Instant,
+}
+
+impl Job {
+    /// Whether nobody reads the reply any more.
+    pub(crate) fn cancelled(&self) -> bool {
+        self.events.is_closed()
+    }
+
+    /// Ends the request without a reply.
+    pub(crate) fn fail(&self, message: String) {
+        tracing::warn!(prompt_tokens = self.request.prompt.len(), message, "request failed");
+        // A reader that has gone needs no answer.
+        let _ = self.events.send(Event::Failed { message });
+    }
+}
+
+/// How a request ends.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Finished(FinishReason),
+    Failed(String),
+    Cancelled,
+}
+
+/// What a slot does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Prompt rows are left to run.
+    Prompt { left: usize },
+    /// Every prompt row has run and the first token is chosen.
+    Decode,
+}
+
+/// A request that has a slot.
+#[derive(Debug)]
+pub(crate) struct Live {
+    job: Job,
+    pub(crate) phase: Phase,
+    /// The last token said; the model has not run it yet.
+    pub(crate) newest: u32,
+    /// Tokens said.
+    said: usize,
+    /// Tokens it may say.
+    limit: usize,
+    began: Instant,
+    first: Option<Instant>,
+    pub(crate) timings: Timings,
+}
+
+impl Live {
+    /// Tokens `request` may say: its own limit, cut to the context.
+    pub(crate) fn limit(request: &Request, info: &RunnerInfo) -> usize {
+        request.max_tokens.min(info.context - request.prompt.len())
+    }
+
+    /// Prompt rows whose logits the runner computes: the one of the first token at least.
+    pub(crate) fn head_rows(request: &Request) -> usize {
+        request.prompt_logits.clamp(1, request.prompt.len())
+    }
+
+    pub(crate) fn new(job: Job, limit: usize) -> Self {
+        let began = Instant::now();
+        let prompt = job.request.prompt.len();
+        let timings = Timings {
+            queue_s: (began - job.submitted).as_secs_f64(),
+            prompt_tokens: prompt,
+            ..Timings::default()
+        };
+        // A reader that has gone is seen before the first piece runs.
+        let _ = job.events.send(Event::Started { cached_tokens: 0 });
+        let phase = Phase::Prompt { left: prompt };
+        Self { job, phase, newest: 0, said: 0, limit, began, first: None, timings }
+    }
+
+    pub(crate) fn request(&self) -> &Request {
+        &self.job.request
+    }
+
+    pub(crate) fn cancelled(&self) -> bool {
+        self.job.cancelled()
+    }
+
+    /// Tokens it may still say.
+    pub(crate) fn left(&self) -> usize {
+        self.limit - self.said
+    }
+
+    /// Rows the model has run: the prompt and all that was said but the newest.
+    pub(crate) fn rows(&self) -> usize {
+        self.job.request.prompt.len() + self.said.saturating_sub(1)
+    }
+
+    /// Sends the logit rows of the prompt's end.
+    pub(crate) fn show_prompt(&self, rows: Vec<Vec<f32>>) {
+        // A reader that has gone is seen at the next token.
+        let _ = self.job.events.send(Event::PromptLogits { rows });
+    }
+
+    /// Says the chosen token; `Some` where the reply ends with it.
+    pub(crate) fn say(&mut self, choice: Choice) -> Option<End> {
+        let Some(id) = choice.token else {
+            let position = self.job.request.prompt.len() + self.said;
+            return Some(End::Failed(format!(
+                "the logits for position {position} hold a NaN or an infinity"
+            )));
+        };
+        if self.job.events.send(Event::Token { id, logits: choice.logits }).is_err() {
+            return Some(End::Cancelled);
+        }
+        let now = Instant::now();
+        let first = *self.first.get_or_insert(now);
+        self.timings.prompt_s = (first - self.began).as_secs_f64();
+        self.timings.decode_s = (now - first).as_secs_f64();
+        self.newest = id;
+        self.said += 1;
+        if self.job.request.end_tokens.contains(&id) {
+            return Some(End::Finished(FinishReason::Stop));
+        }
+        (self.said == self.limit).then_some(End::Finished(FinishReason::Length))
+    }
+
+    /// Sends the last event and writes the request's log line.
+    pub(crate) fn end(self, end: End) {
+        let Timings { prompt_tokens, queue_s, prompt_s, decode_s, .. } = self.timings;
+        let reply_tokens = self.said;
+        match end {
+            End::Finished(reason) => {
+                tracing::info!(
+                    prompt_tokens,
+                    reply_tokens,
+                    queue_s,
+                    prompt_s,
+                    decode_s,
+                    ?reason,
+                    "request finished"
+                );
+                let _ = self.job.events.send(Event::Finished { reason, timings: self.timings });
+            }
+            End::Failed(message) => self.job.fail(message),
+            End::Cancelled => tracing::info!(prompt_tokens, reply_tokens, "request cancelled"),
+        }
+    }
+}
