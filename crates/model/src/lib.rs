@@ -1,8 +1,14 @@
 //! DeepSeek-V4.1: config, tensor names, layer plan, the forward pass over the device boundary, the oracle.
 
+pub mod config;
+pub mod engram;
+mod error;
 mod forward;
 mod model_runner;
 pub mod runner;
+
+pub use config::Config;
+pub use error::{LoadError, LoadResult};
 pub use model_runner::{ModelRunner, WINDOW_ROWS};
 pub use runner::{
     Choice, Draft, DraftRequest, Runner, RunnerError, RunnerInfo, RunnerResult, SlotId, Window,

@@ -1,0 +1,506 @@
+use proptest::prelude::*;
+use serde_json::Map;
+
+use super::*;
+
+const FILE: &str = "config.json";
+
+/// The config of the stored checkpoint that has every part.
+fn composite() -> Value {
+    let text = std::fs::read(finback_testkit::checkpoint("full").join(CONFIG_FILE)).unwrap();
+    serde_json::from_slice(&text).unwrap()
+}
+
+fn parse(value: &Value) -> LoadResult<Config> {
+    Config::parse(Path::new(FILE), value.to_string().as_bytes())
+}
+
+/// The refusal of the config with some text fields replaced; null takes a field out.
+fn refusal(fields: &Value) -> String {
+    let mut root = composite();
+    let text = root["text_config"].as_object_mut().unwrap();
+    text.extend(fields.as_object().unwrap().clone());
+    match parse(&root) {
+        Err(e) => e.to_string().replace("config.json: text_config.", ""),
+        Ok(_) => panic!("{fields} is accepted"),
+    }
+}
+
+fn accepts(fields: &Value) -> Config {
+    let mut root = composite();
+    root["text_config"].as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    parse(&root).unwrap()
+}
+
+#[test]
+fn the_stored_configs_are_read_whole() {
+    let c = parse(&composite()).unwrap();
+    assert_eq!((c.vocab_size, c.hidden_size, c.num_hidden_layers), (512, 128, 8));
+    assert_eq!((c.head_dim, c.qk_rope_head_dim, c.q_lora_rank), (64, 32, 64));
+    assert_eq!(c.compress_ratios, [0, 0, 2, 2, 2, 1, 1, 1]);
+    assert_eq!(c.kv_source_layer_ids, [2, 4, 5]);
+    assert_eq!(c.index_source_layer_ids, [2, 4, 5, 7]);
+    let candidate = CandidateConfig { source_layer_id: 5, topk_blocks: 4, block_size: 8 };
+    assert_eq!(c.candidate, Some(candidate));
+    let yarn = Yarn { factor: 16.0, beta_fast: 32.0, beta_slow: 1.0, original: 512.0 };
+    assert_eq!(c.rope_scaling, Some(yarn));
+    assert_eq!((c.rms_norm_eps, c.hc_eps), (1e-20, 1e-6));
+    assert_eq!((c.hc_mult, c.hc_sinkhorn_iters), (4, 20));
+    assert_eq!((c.routed_scaling_factor, c.swiglu_limit), (1.5, 10.0));
+    assert_eq!((c.scoring_func, c.norm_topk_prob), (Scoring::SqrtSoftplus, true));
+    let e = c.engram.as_ref().unwrap();
+    assert_eq!(e.num_embeddings, [1092, 1854]);
+    assert_eq!((e.columns(), e.pad_token_id, e.compressed_vocab_size), (12, 2, 400));
+    let d = c.drafts.as_ref().unwrap();
+    assert_eq!((d.layers, d.block_size, d.noise_token_id, d.markov_rank), (3, 5, 500, 32));
+    assert_eq!((d.n_routed_experts, d.num_experts_per_tok), (4, 2));
+    assert_eq!(d.target_layer_ids, [5, 6, 7]);
+    assert_eq!((c.weight_block_size, c.bos_token_id), (32, Some(0)));
+    assert_eq!(c.eos_token_ids, [1]);
+
+    for (name, engram) in [("no-engram", false), ("engram", true)] {
+        let c = Config::load(&finback_testkit::checkpoint(name)).unwrap();
+        assert_eq!((c.engram.is_some(), c.drafts.is_some()), (engram, false));
+    }
+}
+
+#[test]
+fn flat_and_composite_are_the_same() {
+    let root = composite();
+    let mut flat = root["text_config"].as_object().unwrap().clone();
+    let mut rest = root.as_object().unwrap().clone();
+    rest.remove("text_config");
+    rest.remove("model_type");
+    flat.extend(rest);
+    let flat = parse(&Value::Object(flat)).unwrap();
+    assert_eq!(flat, parse(&root).unwrap());
+
+    // The text object alone: the format's own block, and no ids that end a reply.
+    let alone = parse(&root["text_config"]).unwrap();
+    assert_eq!(alone, Config { bos_token_id: None, eos_token_ids: vec![], ..flat });
+}
+
+#[test]
+fn kv_and_index_sources_are_the_nearest_below() {
+    let c = parse(&composite()).unwrap();
+    let kv: Vec<_> = (0..8).map(|l| c.kv_source(l)).collect();
+    assert_eq!(kv[..2], [None, None]);
+    assert_eq!(kv[2..], [2, 2, 4, 5, 5, 5].map(Some));
+    assert_eq!(c.index_source(6), Some(5));
+    assert_eq!(c.index_source(7), Some(7));
+}
+
+#[test]
+fn fields_left_out_take_the_releases_own_defaults() {
+    let root = json!({
+        "rms_norm_eps": null, "hc_eps": null, "hc_mult": null, "hc_sinkhorn_iters": null,
+        "scoring_func": null, "gate_temp": null, "norm_topk_prob": null,
+        "routed_scaling_factor": null, "swiglu_limit": null, "rope_scaling": null,
+        "candidate_source_layer_id": -1, "dspark_n_routed_experts": null,
+        "dspark_num_experts_per_tok": 0, "engram_pad_token_id": null, "engram_pad_id": 9,
+        "some_new_field": {"x": 1},
+    });
+    let c = accepts(&root);
+    assert_eq!((c.rms_norm_eps, c.hc_eps, c.hc_mult, c.hc_sinkhorn_iters), (1e-20, 1e-6, 4, 20));
+    assert_eq!((c.routed_scaling_factor, c.swiglu_limit, c.rope_scaling), (1.0, 0.0, None));
+    assert_eq!(c.candidate, None);
+    let d = c.drafts.unwrap();
+    assert_eq!((d.n_routed_experts, d.num_experts_per_tok), (8, 3));
+    assert_eq!(c.engram.unwrap().pad_token_id, 9);
+}
+
+#[test]
+fn a_field_that_must_be_there() {
+    for field in [
+        "vocab_size",
+        "hidden_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "head_dim",
+        "qk_rope_head_dim",
+        "q_lora_rank",
+        "o_groups",
+        "o_lora_rank",
+        "sliding_window",
+        "max_position_embeddings",
+        "compress_ratios",
+        "kv_source_layer_ids",
+        "index_source_layer_ids",
+        "index_n_heads",
+        "index_head_dim",
+        "index_topk",
+        "rope_theta",
+        "compress_rope_theta",
+        "n_routed_experts",
+        "num_experts_per_tok",
+        "moe_intermediate_size",
+        "candidate_topk_blocks",
+        "candidate_block_size",
+        "engram_vocab_size",
+        "engram_num_embeddings",
+        "engram_max_ngram_size",
+        "engram_n_heads",
+        "engram_head_dim",
+        "engram_compressed_vocab_size",
+        "dspark_target_layer_ids",
+        "dspark_markov_rank",
+    ] {
+        let text = refusal(&json!({ field: null }));
+        assert!(text.starts_with(&format!("{field}: found nothing, wanted ")), "{text}");
+    }
+}
+
+#[test]
+fn ranges_and_types_have_their_lines() {
+    let cases = [
+        (
+            json!({"vocab_size": 0}),
+            "vocab_size: found 0, wanted a whole number from 1 to 2147483647",
+        ),
+        (
+            json!({"hidden_size": "x"}),
+            "hidden_size: found \"x\", wanted a whole number from 32 to 1048576",
+        ),
+        (json!({"hidden_size": 130}), "hidden_size: found 130, wanted a multiple of 32"),
+        (json!({"head_dim": 48}), "head_dim: found 48, wanted a multiple of 32"),
+        (json!({"q_lora_rank": 65}), "q_lora_rank: found 65, wanted a multiple of 32"),
+        (json!({"index_head_dim": 80}), "index_head_dim: found 80, wanted a multiple of 32"),
+        (
+            json!({"moe_intermediate_size": 72}),
+            "moe_intermediate_size: found 72, wanted a multiple of 32",
+        ),
+        (
+            json!({"num_hidden_layers": 8.5}),
+            "num_hidden_layers: found 8.5, wanted a whole number from 1 to 1024",
+        ),
+        (
+            json!({"num_attention_heads": 3}),
+            "num_attention_heads: found 3, wanted a multiple of o_groups, 2",
+        ),
+        (
+            json!({"o_lora_rank": 24}),
+            "o_lora_rank: found 24, wanted 32 to divide o_groups * o_lora_rank (o_groups is 2)",
+        ),
+        (
+            json!({"qk_rope_head_dim": 33}),
+            "qk_rope_head_dim: found 33, wanted an even number up to 64 (head_dim and index_head_dim)",
+        ),
+        (
+            json!({"qk_rope_head_dim": 96}),
+            "qk_rope_head_dim: found 96, wanted an even number up to 64 (head_dim and index_head_dim)",
+        ),
+        (
+            json!({"sliding_window": -1}),
+            "sliding_window: found -1, wanted a whole number from 1 to 1048576",
+        ),
+        (json!({"rope_theta": 0}), "rope_theta: found 0, wanted a number above 0"),
+        (json!({"rms_norm_eps": -1}), "rms_norm_eps: found -1, wanted a number not below 0"),
+        (json!({"gate_temp": 0.0}), "gate_temp: found 0.0, wanted a number above 0"),
+        (json!({"norm_topk_prob": 1}), "norm_topk_prob: found 1, wanted true or false"),
+        (
+            json!({"hc_sinkhorn_iters": 0}),
+            "hc_sinkhorn_iters: found 0, wanted a whole number from 1 to 1000",
+        ),
+        (
+            json!({"num_experts_per_tok": 9}),
+            "num_experts_per_tok: found 9, wanted a whole number from 1 to 8",
+        ),
+        (
+            json!({"scoring_func": "tanh"}),
+            "scoring_func: found \"tanh\", wanted \"sqrtsoftplus\" or \"sigmoid\" or \"softmax\"",
+        ),
+        (json!({"tie_word_embeddings": true}), "tie_word_embeddings: found true, wanted false"),
+        (json!({"attention_bias": true}), "attention_bias: found true, wanted false"),
+        (json!({"hidden_act": "gelu"}), "hidden_act: found \"gelu\", wanted \"silu\""),
+        (json!({"n_shared_experts": 2}), "n_shared_experts: found 2, wanted 1"),
+        (json!({"num_key_value_heads": 2}), "num_key_value_heads: found 2, wanted 1"),
+        (json!({"topk_method": "greedy"}), "topk_method: found \"greedy\", wanted \"noaux_tc\""),
+        (json!({"rope_scaling": 3}), "rope_scaling: found 3, wanted an object"),
+    ];
+    for (fields, line) in cases {
+        assert_eq!(refusal(&fields), line);
+    }
+    let long = refusal(&json!({"scoring_func": "x".repeat(500)}));
+    assert!(long.len() < 250, "{long}");
+}
+
+#[test]
+fn yarn_fields_have_their_lines() {
+    let yarn = |field: &str, value: Value| {
+        let mut y = composite()["text_config"]["rope_scaling"].clone();
+        y[field] = value;
+        json!({ "rope_scaling": y })
+    };
+    let cases = [
+        ("rope_type", json!("linear"), "rope_type: found \"linear\", wanted \"yarn\""),
+        ("factor", json!(0.5), "factor: found 0.5, wanted a number not below 1"),
+        ("factor", Value::Null, "factor: found nothing, wanted a number not below 1"),
+        ("beta_slow", json!(0), "beta_slow: found 0, wanted a number above 0"),
+        ("beta_fast", json!(0.5), "beta_fast: found 0.5, wanted at least beta_slow, 1"),
+        (
+            "original_max_position_embeddings",
+            Value::Null,
+            "original_max_position_embeddings: found nothing, wanted a number not below 1",
+        ),
+    ];
+    for (field, value, line) in cases {
+        let text = refusal(&yarn(field, value));
+        assert_eq!(text.replace("config.json: rope_scaling.", ""), line);
+    }
+    assert_eq!(accepts(&json!({"rope_scaling": {}})).rope_scaling, None);
+}
+
+#[test]
+fn schedules_that_do_not_fit_have_their_lines() {
+    let cases = [
+        (
+            json!({"compress_ratios": [0, 0, 2]}),
+            "compress_ratios: found 3 entries, wanted 8 (num_hidden_layers), or 3 more for the draft blocks",
+        ),
+        (
+            json!({"compress_ratios": [0, 0, 2, 2, 2, 1, 1, 1, 0, 1, 0]}),
+            "compress_ratios: found [0, 1, 0] for the draft blocks, wanted 0 for each of them",
+        ),
+        (
+            json!({"compress_ratios": [0, 2, 2, 2, 2, 1, 1, 1]}),
+            "compress_ratios: found ratio 2 at layer 1, wanted 0 below the first of kv_source_layer_ids",
+        ),
+        (
+            json!({"compress_ratios": [0, 0, 2, 1, 2, 1, 1, 1]}),
+            "compress_ratios: found ratio 1 at layer 3, wanted 2, that of its kv source, layer 2",
+        ),
+        (
+            json!({"compress_ratios": [0, 0, 3, 3, 2, 1, 1, 1]}),
+            "compress_ratios: found ratio 3 at layer 2, wanted 0 or a divisor of 256, a KV block's positions",
+        ),
+        (
+            json!({"compress_ratios": [0, 0, 0, 0, 2, 1, 1, 1]}),
+            "kv_source_layer_ids: found 2, wanted layers whose compress_ratios entry is above 0",
+        ),
+        (
+            json!({"kv_source_layer_ids": [2, 4, 5, 6], "candidate_source_layer_id": -1}),
+            "kv_source_layer_ids: found 6, wanted layers that are in index_source_layer_ids too",
+        ),
+        (
+            json!({"kv_source_layer_ids": [2, 5, 4]}),
+            "kv_source_layer_ids: found [2, 5, 4], wanted each layer once, ascending",
+        ),
+        (
+            json!({"kv_source_layer_ids": [2, 4, 4, 5]}),
+            "kv_source_layer_ids: found [2, 4, 4, 5], wanted each layer once, ascending",
+        ),
+        (
+            json!({"index_source_layer_ids": [2, 4, 5, 8]}),
+            "index_source_layer_ids: found [2,4,5,8], wanted a list of whole numbers from 0 to 7",
+        ),
+        (
+            json!({"index_source_layer_ids": [1, 2, 4, 5, 7]}),
+            "index_source_layer_ids: found 1 with ratio 0, wanted a kv source at or below it",
+        ),
+        (
+            json!({"compress_ratios": [0, 0, 2, 2, 2, 1, 1, 2]}),
+            "index_source_layer_ids: found 7 with ratio 2, wanted ratio 1, that of its kv source, layer 5",
+        ),
+        (
+            json!({"candidate_source_layer_id": 6}),
+            "candidate_source_layer_id: found 6, wanted a layer of index_source_layer_ids",
+        ),
+        (
+            json!({"candidate_source_layer_id": 8}),
+            "candidate_source_layer_id: found 8, wanted a whole number from 0 to 7",
+        ),
+        (
+            json!({"index_source_layer_ids": [2, 3, 4, 5, 7]}),
+            "index_source_layer_ids: found 3, wanted re-index layers above the candidate source, layer 5",
+        ),
+        (
+            json!({"candidate_source_layer_id": 4}),
+            "index_source_layer_ids: found 5, wanted layers above 4 with the kv source of \
+             candidate_source_layer_id, layer 4",
+        ),
+    ];
+    for (fields, line) in cases {
+        assert_eq!(refusal(&fields), line);
+    }
+}
+
+#[test]
+fn schedules_that_fit() {
+    // Without a second level a re-index layer may stand anywhere above its kv source.
+    let c = accepts(
+        &json!({"index_source_layer_ids": [2, 3, 4, 5, 7], "candidate_source_layer_id": -1}),
+    );
+    assert_eq!(c.candidate, None);
+    // Window layers alone, and window layers in between.
+    accepts(&json!({
+        "compress_ratios": [0, 0, 0, 0, 0, 0, 0, 0], "kv_source_layer_ids": [],
+        "index_source_layer_ids": [], "candidate_source_layer_id": -1,
+    }));
+    accepts(&json!({"compress_ratios": [0, 0, 2, 0, 2, 1, 0, 1, 0, 0, 0]}));
+    // The second level on the last index source restricts nobody.
+    accepts(&json!({"candidate_source_layer_id": 5, "index_source_layer_ids": [2, 4, 5]}));
+}
+
+#[test]
+fn engram_fields_have_their_lines() {
+    let cases = [
+        (
+            json!({"engram_num_embeddings": [1092, 1855]}),
+            "engram_num_embeddings: found [1092, 1855], wanted [1092, 1854], the primes' sums",
+        ),
+        (
+            json!({"engram_num_embeddings": [1092]}),
+            "engram_num_embeddings: found [1092], wanted [1092, 1854], the primes' sums",
+        ),
+        (
+            json!({"engram_layer_ids": [4, 1]}),
+            "engram_layer_ids: found [4, 1], wanted each layer once, ascending",
+        ),
+        (json!({"engram_head_dim": 40}), "engram_head_dim: found 40, wanted a multiple of 32"),
+        (
+            json!({"engram_pad_token_id": 512}),
+            "engram_pad_token_id: found 512, wanted a whole number from 0 to 511",
+        ),
+        (
+            json!({"engram_compressed_vocab_size": 513}),
+            "engram_compressed_vocab_size: found 513, wanted a whole number from 1 to 512",
+        ),
+        (
+            json!({"engram_max_ngram_size": 1}),
+            "engram_max_ngram_size: found 1, wanted a whole number from 2 to 16",
+        ),
+    ];
+    for (fields, line) in cases {
+        assert_eq!(refusal(&fields), line);
+    }
+    assert_eq!(accepts(&json!({"engram_layer_ids": []})).engram, None);
+}
+
+#[test]
+fn draft_fields_have_their_lines() {
+    let cases = [
+        (
+            json!({"dspark_block_size": 16}),
+            "dspark_block_size: found 16, wanted a whole number from 0 to 15",
+        ),
+        (
+            json!({"dspark_target_layer_ids": [6, 5]}),
+            "dspark_target_layer_ids: found [6, 5], wanted each layer once, ascending",
+        ),
+        (
+            json!({"dspark_target_layer_ids": [8]}),
+            "dspark_target_layer_ids: found [8], wanted a list of whole numbers from 0 to 7",
+        ),
+        (
+            json!({"dspark_target_layer_ids": []}),
+            "dspark_target_layer_ids: found [], wanted at least one layer",
+        ),
+        (
+            json!({"dspark_noise_token_id": 512}),
+            "dspark_noise_token_id: found 512, wanted a whole number from 0 to 511",
+        ),
+        (
+            json!({"dspark_n_routed_experts": 2, "dspark_num_experts_per_tok": null}),
+            "dspark_n_routed_experts: found 2, wanted at least the 3 a row uses",
+        ),
+    ];
+    for (fields, line) in cases {
+        assert_eq!(refusal(&fields), line);
+    }
+    for off in [json!({"dspark_block_size": 0}), json!({"dspark_block_size": null})] {
+        assert_eq!(accepts(&off).drafts, None);
+    }
+}
+
+#[test]
+fn the_quantisation_object_has_its_lines() {
+    let refuse = |field: &str, value: Value| {
+        let mut root = composite();
+        root["quantization_config"][field] = value;
+        parse(&root).unwrap_err().to_string()
+    };
+    let at = "config.json: quantization_config";
+    assert_eq!(
+        refuse("quant_method", json!("awq")),
+        format!("{at}.quant_method: found \"awq\", wanted \"fp8\"")
+    );
+    assert_eq!(
+        refuse("activation_scheme", json!("static")),
+        format!("{at}.activation_scheme: found \"static\", wanted \"dynamic\"")
+    );
+    assert_eq!(
+        refuse("scale_fmt", json!("fp32")),
+        format!("{at}.scale_fmt: found \"fp32\", wanted \"ue8m0\"")
+    );
+    assert_eq!(
+        refuse("expert_dtype", json!("int4")),
+        format!("{at}.expert_dtype: found \"int4\", wanted \"fp4\" or \"fp8\" or \"bf16\"")
+    );
+    for block in [json!([32, 64]), json!([48, 48]), json!([32])] {
+        let text = refuse("weight_block_size", block.clone());
+        assert!(text.ends_with(", wanted two equal multiples of 32: square tiles"), "{text}");
+    }
+    assert!(refuse("weight_block_size", Value::Null).contains("weight_block_size: found nothing"));
+    let mut root = composite();
+    root["quantization_config"]["weight_block_size"] = json!([128, 128]);
+    assert_eq!(parse(&root).unwrap().weight_block_size, 128);
+}
+
+#[test]
+fn special_ids_lie_in_the_vocabulary() {
+    let mut root = composite();
+    root["eos_token_id"] = json!([1, 5]);
+    assert_eq!(parse(&root).unwrap().eos_token_ids, [1, 5]);
+    root["eos_token_id"] = json!(512);
+    assert_eq!(
+        parse(&root).unwrap_err().to_string(),
+        "config.json: eos_token_id: found 512, wanted a whole number from 0 to 511"
+    );
+}
+
+#[test]
+fn what_is_no_config() {
+    let say = |text: &str| Config::parse(Path::new(FILE), text.as_bytes()).unwrap_err().to_string();
+    assert_eq!(say("[]"), "config.json: the file: found no object, wanted a JSON object");
+    assert_eq!(
+        say("{"),
+        "config.json: the file: found text that does not parse (EOF while parsing an object at \
+         line 1 column 1), wanted a JSON object"
+    );
+    assert!(say("{}").starts_with("config.json: vocab_size: found nothing"));
+    assert_eq!(say(r#"{"text_config":1}"#), "config.json: text_config: found 1, wanted an object");
+    let dir = finback_testkit::temp_dir();
+    let text = Config::load(dir.path()).unwrap_err().to_string();
+    assert!(text.ends_with("config.json: No such file or directory (os error 2)"), "{text}");
+}
+
+fn any_value() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        (-3i64..40).prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        Just(json!("yarn")),
+        prop::collection::vec(0u64..12, 0..12).prop_map(Value::from),
+        Just(Value::Object(Map::new())),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn any_change_gives_a_config_or_one_line(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any_value()), 1..4),
+    ) {
+        let mut root = composite();
+        let text = root["text_config"].as_object_mut().unwrap();
+        let names: Vec<String> = text.keys().cloned().collect();
+        for (at, value) in changes {
+            text.insert(at.get(&names).clone(), value);
+        }
+        if let Err(e) = parse(&root) {
+            let line = e.to_string();
+            prop_assert!(line.starts_with("config.json: ") && !line.contains('\n'), "{}", line);
+        }
+    }
+}
