@@ -1,0 +1,60 @@
+use std::path::PathBuf;
+
+/// What can be wrong with a tokenizer's files or with what it is asked to encode.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file that cannot be read.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file that is not JSON.
+    #[error("{file}: {source}")]
+    Json {
+        /// The file.
+        file: String,
+        /// What is wrong, with line and column.
+        source: serde_json::Error,
+    },
+    /// A `tokenizer.json` of a kind other than a byte-level BPE.
+    #[error("tokenizer.json: {field} is {found}; accepted: {accepted}")]
+    Kind {
+        /// The field in the file.
+        field: &'static str,
+        /// What the file has.
+        found: String,
+        /// What can be loaded.
+        accepted: &'static str,
+    },
+    /// A `tokenizer.json` that the tokenizer library refuses.
+    #[error("tokenizer.json: {0}")]
+    Load(String),
+    /// A token without which prompts cannot be made.
+    #[error("tokenizer.json: no token is spelled {0:?}, which a prompt needs")]
+    MissingToken(String),
+    /// An end-token field that holds something else than ids.
+    #[error("{file}: {field} is {found}; accepted: a token id below {vocab} or a list of them")]
+    EndToken {
+        /// The file.
+        file: &'static str,
+        /// The field in it.
+        field: &'static str,
+        /// What it holds.
+        found: String,
+        /// Ids there are.
+        vocab: usize,
+    },
+    /// No source names an end token.
+    #[error(
+        "no end token: config.json and generation_config.json have no eos_token_id and \
+         tokenizer.json has no token {0:?}"
+    )]
+    NoEndToken(&'static str),
+    /// Text that the tokenizer library cannot encode.
+    #[error("the text cannot be encoded: {0}")]
+    Encode(String),
+}
