@@ -14,3 +14,4 @@ pub mod order;
 pub mod quant;
 pub mod rng;
 pub mod rows;
+pub mod sample;
