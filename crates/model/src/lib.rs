@@ -5,7 +5,9 @@ pub mod engram;
 mod error;
 mod forward;
 mod model_runner;
+pub mod names;
 pub mod runner;
+mod weights;
 
 pub use config::Config;
 pub use error::{LoadError, LoadResult};
@@ -13,3 +15,4 @@ pub use model_runner::{ModelRunner, WINDOW_ROWS};
 pub use runner::{
     Choice, Draft, DraftRequest, Runner, RunnerError, RunnerInfo, RunnerResult, SlotId, Window,
 };
+pub use weights::{Weights, check_scales};
