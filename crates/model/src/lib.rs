@@ -7,6 +7,7 @@ mod forward;
 mod model_runner;
 pub mod names;
 pub mod runner;
+pub mod spec;
 mod weights;
 
 pub use config::Config;

@@ -270,6 +270,27 @@ impl Engram {
     pub fn columns(&self) -> usize {
         (self.ngram - 1) * self.heads
     }
+
+    /// Appends the table rows of one position in Engram layer `which`, one a column, to `out`.
+    ///
+    /// `recent` holds Engram ids, the position's own first, then back in order. `None` is an image
+    /// token; it and the text's start block everything before them, which counts as the pad id.
+    pub fn rows(&self, which: usize, recent: &[Option<u32>], out: &mut Vec<u64>) {
+        let (primes, multipliers) = (&self.primes[which], &self.multipliers[which]);
+        let (mut mixed, mut base, mut alive) = (0i64, 0u64, true);
+        for (back, &multiplier) in multipliers.iter().enumerate() {
+            let id = recent.get(back).copied().flatten();
+            alive &= id.is_some();
+            let id = id.filter(|_| alive).unwrap_or(self.pad);
+            mixed ^= i64::from(id).wrapping_mul(multiplier);
+            if back > 0 {
+                for &prime in &primes[(back - 1) * self.heads..][..self.heads] {
+                    out.push(mixed.rem_euclid(prime) as u64 + base);
+                    base += prime as u64;
+                }
+            }
+        }
+    }
 }
 
 /// One layer, of the target or of the drafter.
