@@ -1,0 +1,192 @@
+//! Eight f32 lanes on every instruction set, with the same bits.
+//!
+//! A [`Kernel`] is written once over [`Simd`]; [`Isa::run`] compiles and runs it for the
+//! instruction set found at start. All operations are exact or correctly rounded lane by lane
+//! (`numerics::lanes`), and [`Simd::tree`] fixes the order across lanes, so the instruction set
+//! never shows in a result.
+//!
+//! ```
+//! use finback_cpu::simd::{Isa, Kernel, Simd, dot};
+//! struct Dot<'a>(&'a [f32], &'a [f32]);
+//! impl Kernel for Dot<'_> {
+//!     type Output = f32;
+//!     #[inline(always)]
+//!     fn run<S: Simd>(self, s: S) -> f32 {
+//!         dot(s, self.0, self.1)
+//!     }
+//! }
+//! assert_eq!(Isa::detect().run(Dot(&[1.0, 2.0], &[3.0, 4.0])), 11.0);
+//! ```
+#![allow(unsafe_code)]
+
+use finback_numerics::lanes::{Bits, Lanes};
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+mod portable;
+mod rows;
+mod vector;
+
+pub use rows::{load_compressed, load_index_key, load_window};
+pub use vector::{axpy, dot, dot_rows, map, max_of, sum, sum_squares};
+
+/// Lanes of a vector.
+pub const LANES: usize = 8;
+
+/// An instruction set as a value: holding one proves that the CPU has it.
+pub trait Simd: Copy + Send + Sync + 'static {
+    /// Eight f32.
+    type F: Lanes<Bits = Self::W> + Send + Sync;
+    /// Eight 32-bit words.
+    type W: Bits + Send + Sync;
+
+    /// `value` in every lane.
+    fn splat(self, value: f32) -> Self::F;
+    /// `value` in every lane.
+    fn splat_bits(self, value: u32) -> Self::W;
+    /// `low` in lanes 0 to 3, `high` in lanes 4 to 7.
+    fn splat_halves(self, low: f32, high: f32) -> Self::F;
+    /// Reads eight f32.
+    ///
+    /// # Safety
+    /// 32 bytes at `from` are readable; no alignment is needed.
+    unsafe fn load_at(self, from: *const f32) -> Self::F;
+    /// Writes eight f32.
+    ///
+    /// # Safety
+    /// 32 bytes at `to` are writable; no alignment is needed.
+    unsafe fn store_at(self, value: Self::F, to: *mut f32);
+    /// Reads 32 bytes as little-endian words.
+    ///
+    /// # Safety
+    /// 32 bytes at `from` are readable; no alignment is needed.
+    unsafe fn load_bits_at(self, from: *const u8) -> Self::W;
+    /// The bytes as words.
+    fn widen(self, bytes: [u8; 8]) -> Self::W;
+    /// The low byte of each word; the other bits of the words must be zero.
+    fn narrow(self, words: Self::W) -> [u8; 8];
+    /// Shifts each 16-bit half right by `N` bits, its sign bit coming in.
+    fn sar16<const N: i32>(self, words: Self::W) -> Self::W;
+    /// Looks up each byte of `index`, which must be below 16, in `table`.
+    fn lookup(self, table: &[u8; 16], index: Self::W) -> Self::W;
+    /// The sum of the lanes in the house order (`numerics::order::tree`).
+    fn tree(self, value: Self::F) -> f32;
+    /// The largest word, read as unsigned with the top bit clear.
+    fn max_bits(self, words: Self::W) -> u32;
+
+    /// The first eight of `from`. Panics when there are fewer: sizes are the caller's arithmetic.
+    #[inline(always)]
+    fn load(self, from: &[f32]) -> Self::F {
+        vector::load(self, from)
+    }
+    /// Up to eight of `from`, the missing lanes zero.
+    #[inline(always)]
+    fn load_head(self, from: &[f32]) -> Self::F {
+        vector::load_head(self, from)
+    }
+    /// Writes the first eight of `to`. Panics when there are fewer.
+    #[inline(always)]
+    fn store(self, to: &mut [f32], value: Self::F) {
+        vector::store(self, to, value);
+    }
+    /// Writes up to eight of `to`.
+    #[inline(always)]
+    fn store_head(self, to: &mut [f32], value: Self::F) {
+        vector::store_head(self, to, value);
+    }
+}
+
+/// A computation to be compiled for each instruction set.
+pub trait Kernel {
+    /// What it gives.
+    type Output;
+    /// The body. Must be `#[inline(always)]`, as must be what it calls with `s`, or the compiler
+    /// cannot use the instruction set in it.
+    fn run<S: Simd>(self, s: S) -> Self::Output;
+}
+
+/// The instruction set that kernels run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Isa(Kind);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    #[cfg(target_arch = "aarch64")]
+    Neon,
+}
+
+impl Isa {
+    /// The best instruction set of this CPU.
+    pub fn detect() -> Isa {
+        // The list is never empty: portable code runs everywhere.
+        Self::available().last().unwrap_or(Isa::PORTABLE)
+    }
+
+    /// Plain Rust; slow where the compiler's target has no fused multiply-add.
+    pub const PORTABLE: Isa = Isa(Kind::Portable);
+
+    /// Every instruction set of this CPU, the best last.
+    pub fn available() -> impl DoubleEndedIterator<Item = Isa> {
+        let mut found = [Some(Isa::PORTABLE), None, None];
+        #[cfg(target_arch = "x86_64")]
+        {
+            let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+            let avx512 = is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512vl")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512dq");
+            found[1] = avx2.then_some(Isa(Kind::Avx2));
+            found[2] = (avx2 && avx512).then_some(Isa(Kind::Avx512));
+        }
+        #[cfg(target_arch = "aarch64")]
+        {
+            found[1] = Some(Isa(Kind::Neon));
+        }
+        found.into_iter().flatten()
+    }
+
+    /// The instruction set of this name among the available ones.
+    pub fn named(name: &str) -> Option<Isa> {
+        Self::available().find(|isa| isa.name() == name)
+    }
+
+    /// `portable`, `avx2`, `avx512` or `neon`.
+    pub fn name(self) -> &'static str {
+        match self.0 {
+            Kind::Portable => "portable",
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512 => "avx512",
+            #[cfg(target_arch = "aarch64")]
+            Kind::Neon => "neon",
+        }
+    }
+
+    /// Runs `kernel` on this instruction set.
+    #[inline]
+    pub fn run<K: Kernel>(self, kernel: K) -> K::Output {
+        match self.0 {
+            Kind::Portable => kernel.run(portable::Portable),
+            // SAFETY: these kinds are only made where detection found the features.
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2 => unsafe { avx2::run(kernel) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512 => unsafe { avx2::run512(kernel) },
+            // SAFETY: aarch64 always has NEON.
+            #[cfg(target_arch = "aarch64")]
+            Kind::Neon => unsafe { neon::run(kernel) },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! The thread team: one fork and join costs microseconds, so that every step can afford one.
+//!
+//! Workers spin for a while after a task, since the next usually follows at once, then park; an
+//! idle team uses no CPU. A fork is one store that the workers watch, a join one counter that the
+//! caller watches; nothing is allocated or locked. Whoever sleeps says so in a flag first and looks
+//! again, so a wake-up is never lost.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+mod gate;
+
+use gate::{Gate, Task};
+
+/// A parallel section that did not finish.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TeamError {
+    /// The task panicked on a worker; the others ended theirs.
+    #[error("worker {worker} of {threads} panicked: {message}")]
+    Panicked {
+        /// Index of the first worker that panicked.
+        worker: usize,
+        /// Workers in the team.
+        threads: usize,
+        /// The panic's message, where it is text.
+        message: String,
+    },
+    /// The system gave no thread.
+    #[error("no thread for worker {worker} of {threads}: {message}")]
+    NoThread {
+        /// Index of the worker that could not start.
+        worker: usize,
+        /// Workers asked for.
+        threads: usize,
+        /// The system's reason.
+        message: String,
+    },
+}
+
+/// A fixed set of workers. The caller of [`Team::run`] is worker 0.
+#[derive(Debug)]
+pub struct Team {
+    gate: Arc<Gate>,
+    handles: Vec<JoinHandle<()>>,
+}
+
+impl Team {
+    /// A team of `threads` workers (at least one), the caller among them.
+    ///
+    /// # Errors
+    /// [`TeamError::NoThread`] when the system refuses a thread.
+    pub fn new(threads: usize) -> Result<Team, TeamError> {
+        let threads = threads.max(1);
+        let gate = Arc::new(Gate::new(threads - 1));
+        let mut team = Team { gate, handles: Vec::with_capacity(threads - 1) };
+        for worker in 1..threads {
+            let gate = team.gate.clone();
+            let handle = std::thread::Builder::new()
+                .name(format!("team-{worker}"))
+                .spawn(move || work(&gate, worker))
+                .map_err(|e| TeamError::NoThread { worker, threads, message: e.to_string() })?;
+            team.handles.push(handle);
+        }
+        Ok(team)
+    }
+
+    /// Workers, the caller included.
+    pub fn threads(&self) -> usize {
+        self.handles.len() + 1
+    }
+
+    /// Runs `task(worker)` once on every worker and returns when all are done.
+    ///
+    /// # Errors
+    /// [`TeamError::Panicked`] when the task panicked on some worker. The team stays usable.
+    pub fn run(&mut self, task: impl Fn(usize) + Sync) -> Result<(), TeamError> {
+        let own = || catch_unwind(AssertUnwindSafe(|| task(0))).map_err(|payload| (0, payload));
+        let result = if self.handles.is_empty() {
+            own()
+        } else {
+            // The fork ends before this call does, as its guard waits for every worker.
+            let fork = self.gate.fork(Task::new(&task), &self.handles);
+            let result = own();
+            let others = fork.join();
+            result.and(others)
+        };
+        result.map_err(|(worker, payload)| TeamError::Panicked {
+            worker,
+            threads: self.threads(),
+            message: message(payload),
+        })
+    }
+
+    /// Runs `task(worker, index)` for every index below `count`, each taken by the next free
+    /// worker, in ascending order.
+    ///
+    /// # Errors
+    /// As [`Team::run`]; indices that no worker had taken by then are not run.
+    pub fn each(
+        &mut self,
+        count: usize,
+        task: impl Fn(usize, usize) + Sync,
+    ) -> Result<(), TeamError> {
+        let next = AtomicUsize::new(0);
+        self.run(|worker| {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                if index >= count {
+                    return;
+                }
+                task(worker, index);
+            }
+        })
+    }
+}
+
+impl Drop for Team {
+    fn drop(&mut self) {
+        self.gate.close(&self.handles);
+        for handle in self.handles.drain(..) {
+            // Workers catch the panics of tasks: a join cannot fail.
+            let _ = handle.join();
+        }
+    }
+}
+
+/// The life of worker `worker`.
+fn work(gate: &Gate, worker: usize) {
+    let mut epoch = 0;
+    while let Some(task) = gate.wait(worker - 1, &mut epoch) {
+        let result = catch_unwind(AssertUnwindSafe(|| task.call(worker)));
+        gate.done(worker, result.err());
+    }
+}
+
+/// The text of a panic.
+fn message(payload: Box<dyn Any + Send>) -> String {
+    match payload.downcast::<String>() {
+        Ok(text) => *text,
+        Err(payload) => match payload.downcast::<&str>() {
+            Ok(text) => (*text).to_owned(),
+            Err(_) => "(not text)".to_owned(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

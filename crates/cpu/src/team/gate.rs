@@ -1,0 +1,193 @@
+//! Where a team meets: how a fork reaches the workers, and a join the caller.
+#![allow(unsafe_code)]
+
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::hint::spin_loop;
+use std::marker::PhantomData;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::{self, JoinHandle, Thread};
+
+/// Turns a waiter spins before it parks: tens of microseconds, longer than most gaps between steps.
+const SPINS: u32 = 4000;
+
+/// What a worker's panic carried, and which worker it was.
+type Panic = (usize, Box<dyn Any + Send>);
+
+/// A borrowed task without its lifetime. [`Fork`] keeps the borrow alive.
+#[derive(Clone, Copy)]
+pub(super) struct Task {
+    data: *const (),
+    call: unsafe fn(*const (), usize),
+}
+
+// SAFETY: the task behind the pointer is `Sync` and outlives its fork (see `Fork`).
+unsafe impl Send for Task {}
+
+impl Task {
+    pub(super) fn new<F: Fn(usize) + Sync>(task: &F) -> Task {
+        /// # Safety
+        /// `data` points to a live `F`.
+        unsafe fn call<F: Fn(usize)>(data: *const (), worker: usize) {
+            // SAFETY: the caller vouches for it.
+            unsafe { (*data.cast::<F>())(worker) }
+        }
+        Task { data: std::ptr::from_ref(task).cast(), call: call::<F> }
+    }
+
+    /// Runs the task as `worker`. Only called between its fork and its join.
+    pub(super) fn call(self, worker: usize) {
+        // SAFETY: `Gate::wait` gives a task only while its fork waits for this worker.
+        unsafe { (self.call)(self.data, worker) }
+    }
+}
+
+/// A value alone on its cache lines, so that waiters do not disturb each other.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Alone<T>(T);
+
+/// The meeting point of one caller and its workers.
+pub(super) struct Gate {
+    /// Counts forks; workers watch it.
+    epoch: Alone<AtomicU32>,
+    /// Workers that are not done with the current task; the caller watches it.
+    busy: Alone<AtomicU32>,
+    /// Written by the caller while no worker is busy, read by the workers after the epoch changed.
+    task: UnsafeCell<Option<Task>>,
+    /// One for each worker: it is parked or about to be.
+    asleep: Box<[Alone<AtomicBool>]>,
+    /// The caller, while it is parked or about to be.
+    caller: Mutex<Option<Thread>>,
+    caller_asleep: Alone<AtomicBool>,
+    panic: Mutex<Option<Panic>>,
+}
+
+// SAFETY: `task` is written only while `busy` is 0 and read only while it is not; everything else
+// is atomic or locked.
+unsafe impl Sync for Gate {}
+// SAFETY: the task it may hold is only called inside a fork; the rest is `Send`.
+unsafe impl Send for Gate {}
+
+impl std::fmt::Debug for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gate").field("workers", &self.asleep.len()).finish_non_exhaustive()
+    }
+}
+
+impl Gate {
+    pub(super) fn new(workers: usize) -> Gate {
+        Gate {
+            epoch: Alone::default(),
+            busy: Alone::default(),
+            task: UnsafeCell::new(None),
+            asleep: (0..workers).map(|_| Alone::default()).collect(),
+            caller: Mutex::new(None),
+            caller_asleep: Alone::default(),
+            panic: Mutex::new(None),
+        }
+    }
+
+    /// Starts `task` on every worker. The caller must join before the task's borrow ends.
+    pub(super) fn fork<'a>(&'a self, task: Task, handles: &'a [JoinHandle<()>]) -> Fork<'a> {
+        self.open(Some(task), handles);
+        Fork { gate: self, borrow: PhantomData }
+    }
+
+    /// Ends every worker.
+    pub(super) fn close(&self, handles: &[JoinHandle<()>]) {
+        self.open(None, handles);
+    }
+
+    fn open(&self, task: Option<Task>, handles: &[JoinHandle<()>]) {
+        debug_assert_eq!(self.busy.0.load(Ordering::Relaxed), 0);
+        // SAFETY: no worker is busy, so none reads the task.
+        unsafe { *self.task.get() = task };
+        self.busy.0.store(handles.len() as u32, Ordering::Relaxed);
+        // Publishes the task. Sequentially consistent with the flags: either the worker sees the
+        // new epoch before it parks, or this thread sees its flag.
+        self.epoch.0.fetch_add(1, Ordering::SeqCst);
+        for (asleep, handle) in self.asleep.iter().zip(handles) {
+            if asleep.0.load(Ordering::SeqCst) {
+                handle.thread().unpark();
+            }
+        }
+    }
+
+    /// Waits for the next fork; `None` when the team ends.
+    pub(super) fn wait(&self, worker: usize, epoch: &mut u32) -> Option<Task> {
+        let asleep = &self.asleep[worker].0;
+        wait_until(asleep, || self.epoch.0.load(Ordering::SeqCst) != *epoch);
+        *epoch = epoch.wrapping_add(1);
+        // SAFETY: the epoch was read after its release, and the caller writes the task again only
+        // after this worker is done.
+        unsafe { *self.task.get() }
+    }
+
+    /// Reports that a worker is done with the task.
+    pub(super) fn done(&self, worker: usize, panic: Option<Box<dyn Any + Send>>) {
+        if let Some(payload) = panic {
+            // The lock is never held across a panic.
+            let mut first = self.panic.lock().unwrap_or_else(|e| e.into_inner());
+            if first.as_ref().is_none_or(|(other, _)| *other > worker) {
+                *first = Some((worker, payload));
+            }
+        }
+        if self.busy.0.fetch_sub(1, Ordering::SeqCst) == 1
+            && self.caller_asleep.0.load(Ordering::SeqCst)
+            && let Some(caller) = &*self.caller.lock().unwrap_or_else(|e| e.into_inner())
+        {
+            caller.unpark();
+        }
+    }
+
+    fn wait_for_workers(&self) {
+        let idle = || self.busy.0.load(Ordering::SeqCst) == 0;
+        for _ in 0..SPINS {
+            if idle() {
+                return;
+            }
+            spin_loop();
+        }
+        *self.caller.lock().unwrap_or_else(|e| e.into_inner()) = Some(thread::current());
+        wait_until(&self.caller_asleep.0, idle);
+    }
+}
+
+/// Spins, then parks, until `ready`. Whoever makes it ready unparks this thread if `asleep` is set.
+fn wait_until(asleep: &AtomicBool, ready: impl Fn() -> bool) {
+    for _ in 0..SPINS {
+        if ready() {
+            return;
+        }
+        spin_loop();
+    }
+    asleep.store(true, Ordering::SeqCst);
+    while !ready() {
+        thread::park();
+    }
+    asleep.store(false, Ordering::SeqCst);
+}
+
+/// A task in flight. Dropping it waits for the workers too, so the task's borrow stays valid even
+/// when the caller's own part unwinds.
+pub(super) struct Fork<'a> {
+    gate: &'a Gate,
+    borrow: PhantomData<&'a ()>,
+}
+
+impl Fork<'_> {
+    /// Waits until every worker is done; an error is the first worker's panic.
+    pub(super) fn join(self) -> Result<(), Panic> {
+        self.gate.wait_for_workers();
+        let first = self.gate.panic.lock().unwrap_or_else(|e| e.into_inner()).take();
+        first.map_or(Ok(()), Err)
+    }
+}
+
+impl Drop for Fork<'_> {
+    fn drop(&mut self) {
+        self.gate.wait_for_workers();
+    }
+}
