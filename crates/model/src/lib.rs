@@ -6,6 +6,8 @@ mod error;
 mod forward;
 mod model_runner;
 pub mod names;
+#[cfg(any(test, feature = "reference"))]
+pub mod reference;
 pub mod runner;
 pub mod spec;
 mod weights;
