@@ -1,0 +1,118 @@
+//! Chat messages to a prompt. The conversion and the prompt's text are deepseek-recipe's, which are
+//! the release's own; the sampling fields never reach it, so that an explicit value is kept.
+
+use deepseek_recipe::openai::ChatCompletionRequest;
+use deepseek_recipe::request::{
+    ConversationRequest, ConversionError, ConversionOptions, ModelVersion, ProtocolRequest,
+};
+use deepseek_recipe_encoding::PromptEncoding;
+use deepseek_recipe_encoding::v4::dsv41::DeepseekV41Encoding;
+use finback_tokenizer::Tokenizer;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::Error;
+use crate::body::{Body, Neutral, is_empty, is_false, is_zero, never};
+use crate::params::Params;
+
+/// The model name that the conversion knows the prompt format by.
+const FORMAT: &str = "DeepSeek-V4.1-Flash";
+
+const UNSUPPORTED: &[Neutral] = &[
+    ("logprobs", "false", is_false),
+    ("top_logprobs", "0", is_zero),
+    ("response_format", "{\"type\":\"text\"}", |value| value["type"] == "text"),
+    ("functions", "an empty list", is_empty),
+    ("function_call", "\"none\" or \"auto\"", |value| *value == "none" || *value == "auto"),
+    ("audio", "null", never),
+    ("modalities", "[\"text\"]", |value| *value == json!(["text"])),
+];
+
+/// A chat request with its prompt.
+#[derive(Debug)]
+pub(crate) struct Chat {
+    pub(crate) prompt: Vec<u32>,
+    /// What the conversion says about the reply's form.
+    pub(crate) conversation: ConversationRequest,
+    pub(crate) params: Params,
+}
+
+impl Chat {
+    pub(crate) fn convert(
+        mut body: Body,
+        thinking: bool,
+        tokenizer: &Tokenizer,
+    ) -> Result<Self, Error> {
+        let params = Params::take(&mut body)?;
+        body.refuse(UNSUPPORTED)?;
+        check_messages(body.get_mut("messages"))?;
+        body.put("model", FORMAT.into());
+        let options = ConversionOptions::new().with_default_thinking_mode(thinking);
+        debug_assert!(options.model_versions_by_name.contains_key(FORMAT));
+        let mut conversation =
+            read(&body.into_value())?.convert(options).map_err(|error| match error {
+                ConversionError::BadRequest { detail } | ConversionError::Internal { detail } => {
+                    Error::Conversation { detail }
+                }
+            })?;
+        conversation.stream = params.stream;
+        conversation.response_options.include_usage = params.include_usage;
+        conversation.parsing_options.stop_sequences.clone_from(&params.stop);
+        debug_assert_eq!(conversation.model_version, ModelVersion::DeepseekV41Flash);
+        let rendered = DeepseekV41Encoding::new().render_conversation(&conversation.conversation);
+        if !rendered.image_sources.is_empty() {
+            return Err(Error::Unsupported {
+                field: "messages".to_owned(),
+                found: format!("a conversation with {} images", rendered.image_sources.len()),
+                accepted: "text".to_owned(),
+            });
+        }
+        let prompt = tokenizer.encode(&rendered.prompt, &rendered.special_ranges)?;
+        Ok(Self { prompt, conversation, params })
+    }
+}
+
+/// Checks that there are messages, and takes the newer name of the system role.
+fn check_messages(messages: Option<&mut Value>) -> Result<(), Error> {
+    const ACCEPTED: &str = "a list of at least one message";
+    let messages = match messages {
+        Some(Value::Array(messages)) if !messages.is_empty() => messages,
+        None | Some(Value::Null) => {
+            return Err(Error::Missing { field: "messages", accepted: ACCEPTED });
+        }
+        Some(other) => return Err(Error::value("messages", other, ACCEPTED)),
+    };
+    for (index, message) in messages.iter_mut().enumerate() {
+        if !message.is_object() {
+            return Err(Error::value(
+                format!("messages[{index}]"),
+                message,
+                "an object with role and content",
+            ));
+        }
+        if message["role"] == "developer" {
+            message["role"] = "system".into();
+        }
+    }
+    Ok(())
+}
+
+/// Reads the request; where that fails, names the message at fault, which the error would not.
+fn read(body: &Value) -> Result<ChatCompletionRequest, Error> {
+    let error = match ChatCompletionRequest::deserialize(body) {
+        Ok(request) => return Ok(request),
+        Err(error) => error,
+    };
+    for (index, message) in body["messages"].as_array().into_iter().flatten().enumerate() {
+        let alone = json!({"model": FORMAT, "messages": [message]});
+        if let Err(error) = ChatCompletionRequest::deserialize(&alone) {
+            return Err(Error::value(format!("messages[{index}]"), message, reason(&error)));
+        }
+    }
+    Err(Error::Conversation { detail: error.to_string() })
+}
+
+/// What a message lacks, as what is accepted.
+fn reason(error: &serde_json::Error) -> String {
+    format!("a message of the chat format ({error})")
+}

@@ -1,0 +1,283 @@
+//! A reply as it grows: engine events in, protocol chunks out, and what it took.
+
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use deepseek_recipe::stream::{
+    ChunkGenerator, FinishReason, InferenceChunk, InferenceFinishReason, ParsingOptions,
+    PromptUsage, StreamError,
+};
+use finback_engine::{Event, Timings};
+use finback_tokenizer::Tokenizer;
+use serde_json::{Value, json};
+
+use crate::parser::{Parser, Tally, Vocabulary, lock};
+use crate::sha::TokenSha;
+
+/// The release's token that ends reasoning.
+const THINK_END: &str = "</think>";
+
+/// How a reply stands after an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Progress {
+    /// More events come.
+    Running,
+    /// It is whole; the engine's reply can be dropped, even if it has not ended.
+    Done,
+    /// It cannot be finished; the text says why.
+    Failed(String),
+}
+
+/// What is the same for every reply of a server.
+#[derive(Debug, Clone)]
+pub(crate) struct Setting {
+    pub(crate) tokenizer: Arc<Tokenizer>,
+    pub(crate) numerics: &'static str,
+    pub(crate) fingerprint: String,
+}
+
+/// One reply of chunks `C`.
+pub(crate) struct Reply<C> {
+    setting: Setting,
+    parser: Parser<C>,
+    tally: Arc<Mutex<Tally>>,
+    end_tokens: Vec<u32>,
+    prompt_tokens: usize,
+    think_end: Option<u32>,
+    markup: bool,
+    /// Bytes that the parser waits with, as they may be the start of a character.
+    held: Vec<u8>,
+    sha: TokenSha,
+    cached_tokens: usize,
+    clock: Clock,
+    /// The engine's own figures; it sends them with its last event only.
+    timings: Option<Timings>,
+}
+
+impl<C: Send + 'static> Reply<C> {
+    pub(crate) fn new(
+        setting: &Setting,
+        generator: impl ChunkGenerator<Chunk = C>,
+        parsing: ParsingOptions,
+        markup: bool,
+        request: &finback_engine::Request,
+    ) -> Self {
+        let in_reasoning = markup
+            && parsing.thinking_initial_stage.is_some_and(|stage| stage.starts_in_reasoning());
+        let tally = Arc::new(Mutex::new(Tally { in_reasoning, ..Tally::default() }));
+        let vocabulary = Vocabulary { tokenizer: Arc::clone(&setting.tokenizer), markup };
+        Self {
+            parser: Parser::new(generator, parsing, vocabulary, Arc::clone(&tally)),
+            tally,
+            end_tokens: request.end_tokens.clone(),
+            prompt_tokens: request.prompt.len(),
+            think_end: setting.tokenizer.special_id(THINK_END),
+            markup,
+            held: Vec::new(),
+            sha: TokenSha::default(),
+            cached_tokens: 0,
+            clock: Clock::default(),
+            timings: None,
+            setting: setting.clone(),
+        }
+    }
+
+    /// Takes the next event; the chunks are what it adds to the reply.
+    pub(crate) fn push(&mut self, event: Event) -> (Vec<C>, Progress) {
+        let fed = match event {
+            Event::Started { cached_tokens } => self.start(cached_tokens),
+            Event::Token { id, .. } => self.token(id),
+            Event::Finished { reason, timings } => {
+                self.timings = Some(timings);
+                self.finish(match reason {
+                    finback_engine::FinishReason::Stop => InferenceFinishReason::Stop,
+                    finback_engine::FinishReason::Length => InferenceFinishReason::Length,
+                })
+            }
+            Event::Failed { message } => return (Vec::new(), Progress::Failed(message)),
+            Event::PromptLogits { .. } => Ok(Vec::new()),
+        };
+        match fed {
+            Ok(chunks) if self.parser.has_ended() => (chunks, Progress::Done),
+            Ok(chunks) => (chunks, Progress::Running),
+            Err(error) => (Vec::new(), Progress::Failed(error.to_string())),
+        }
+    }
+
+    fn start(&mut self, cached_tokens: usize) -> Result<Vec<C>, StreamError> {
+        self.clock.started = Some(Instant::now());
+        self.cached_tokens = cached_tokens;
+        self.parser.feed(InferenceChunk::Ready {
+            system_fingerprint: Some(self.setting.fingerprint.clone()),
+            prompt_usage: PromptUsage {
+                prompt_tokens: self.prompt_tokens,
+                prompt_cache_hit_tokens: cached_tokens,
+            },
+        })
+    }
+
+    fn token(&mut self, id: u32) -> Result<Vec<C>, StreamError> {
+        self.clock.token();
+        self.sha.push(id);
+        let is_end = self.end_tokens.contains(&id);
+        let mut tally = lock(&self.tally);
+        tally.tokens += 1;
+        tally.in_reasoning &= !is_end && Some(id) != self.think_end;
+        tally.reasoning_tokens += usize::from(tally.in_reasoning);
+        drop(tally);
+        if is_end {
+            // It says that the reply ends and is no part of its text.
+            return Ok(Vec::new());
+        }
+        self.hold(id);
+        self.parser.feed(InferenceChunk::Tokens { token_ids: vec![id], logprobs: None })
+    }
+
+    /// Follows the parser's rule for what it holds back, which it would drop at the end: plain
+    /// tokens until their text is not empty and does not end in U+FFFD.
+    fn hold(&mut self, id: u32) {
+        let bytes = self.setting.tokenizer.bytes(id);
+        if self.markup && self.setting.tokenizer.is_special(id) {
+            self.held.clear();
+            return;
+        }
+        self.held.extend_from_slice(bytes);
+        let text = String::from_utf8_lossy(&self.held);
+        if !text.ends_with(char::REPLACEMENT_CHARACTER) {
+            self.held.clear();
+        }
+    }
+
+    fn finish(&mut self, reason: InferenceFinishReason) -> Result<Vec<C>, StreamError> {
+        let mut chunks = Vec::new();
+        if !self.held.is_empty() {
+            let content = String::from_utf8_lossy(&std::mem::take(&mut self.held)).into_owned();
+            chunks = self.parser.feed(InferenceChunk::Text { content, token_count: 0 })?;
+        }
+        chunks.extend(self.parser.feed(InferenceChunk::Finish { finish_reason: reason })?);
+        Ok(chunks)
+    }
+
+    /// What the reply took so far.
+    pub(crate) fn report(&self) -> Report {
+        let tally = lock(&self.tally);
+        Report {
+            prompt_tokens: self.prompt_tokens,
+            cached_tokens: self.cached_tokens,
+            completion_tokens: tally.tokens,
+            token_sha: self.sha.hex(),
+            finish: tally.finish.map(finish_name),
+            timings: self.timings.unwrap_or_else(|| self.clock.timings(self.prompt_tokens)),
+            counted: self.timings.is_some(),
+            numerics: self.setting.numerics,
+        }
+    }
+}
+
+fn finish_name(reason: FinishReason) -> &'static str {
+    match reason {
+        FinishReason::Stop => "stop",
+        FinishReason::Length => "length",
+        FinishReason::ToolCalls => "tool_calls",
+        FinishReason::StopSequence => "stop_string",
+        FinishReason::ContentFilter => "content_filter",
+        FinishReason::EndOfStream => "end_of_stream",
+    }
+}
+
+/// Times of a reply that ends before the engine says its own: at a stop string.
+#[derive(Debug)]
+struct Clock {
+    submitted: Instant,
+    started: Option<Instant>,
+    first: Option<Instant>,
+    last: Option<Instant>,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self { submitted: Instant::now(), started: None, first: None, last: None }
+    }
+}
+
+impl Clock {
+    fn token(&mut self) {
+        let now = Instant::now();
+        self.first.get_or_insert(now);
+        self.last = Some(now);
+    }
+
+    fn timings(&self, prompt_tokens: usize) -> Timings {
+        let between = |from: Option<Instant>, to: Option<Instant>| match (from, to) {
+            (Some(from), Some(to)) => (to - from).as_secs_f64(),
+            _ => 0.0,
+        };
+        Timings {
+            queue_s: between(Some(self.submitted), self.started),
+            prompt_s: between(self.started, self.first),
+            decode_s: between(self.first, self.last),
+            prompt_tokens,
+            ..Timings::default()
+        }
+    }
+}
+
+/// What a reply took.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// Tokens of the prompt, restored ones among them.
+    pub prompt_tokens: usize,
+    /// Prompt tokens that were restored instead of run.
+    pub cached_tokens: usize,
+    /// Reply tokens, the end token among them.
+    pub completion_tokens: usize,
+    /// SHA-256 over the reply's ids as little-endian `u32`, in hex.
+    pub token_sha: String,
+    /// `stop`, `length`, `tool_calls` or `stop_string`; `None` where it did not end by itself.
+    pub finish: Option<&'static str>,
+    /// Wall time by phase, and counts.
+    pub timings: Timings,
+    /// Whether `timings` are the engine's; its counts of rounds and drafts are unknown otherwise.
+    pub counted: bool,
+    /// The numerics mode that ran.
+    pub numerics: &'static str,
+}
+
+impl Report {
+    /// Prompt tokens run a second; `None` where none ran or no time passed.
+    #[must_use]
+    pub fn prompt_rate(&self) -> Option<f64> {
+        rate(self.timings.prompt_tokens, self.timings.prompt_s)
+    }
+
+    /// Tokens after the first, a second; `None` where there is no second one.
+    #[must_use]
+    pub fn decode_rate(&self) -> Option<f64> {
+        rate(self.completion_tokens.saturating_sub(1), self.timings.decode_s)
+    }
+
+    /// The `finback` object of a reply.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let Timings { queue_s, prompt_s, decode_s, rounds, drafted, accepted, .. } = self.timings;
+        let count = |n: usize| self.counted.then_some(n);
+        json!({
+            "token_sha": self.token_sha,
+            "cached_tokens": self.cached_tokens,
+            "rounds": count(rounds),
+            "drafts": {"offered": count(drafted), "accepted": count(accepted)},
+            "numerics": self.numerics,
+            "timings": {
+                "queue_s": queue_s,
+                "prompt_s": prompt_s,
+                "decode_s": decode_s,
+                "prompt_tokens_per_s": self.prompt_rate(),
+                "decode_tokens_per_s": self.decode_rate(),
+            },
+        })
+    }
+}
+
+fn rate(tokens: usize, seconds: f64) -> Option<f64> {
+    (tokens > 0 && seconds > 0.0).then(|| tokens as f64 / seconds)
+}
