@@ -101,6 +101,13 @@ impl ModelRunner {
         Ok(out)
     }
 
+    /// One of the last pass's logit rows; a draft pass leaves its own, Markov term included.
+    pub fn logit_row(&mut self, at: usize) -> RunnerResult<Vec<f32>> {
+        let mut row = Vec::new();
+        self.ops.read_logits(at, &mut row)?;
+        Ok(row)
+    }
+
     fn exists(&self, slot: SlotId) -> RunnerResult<()> {
         if slot >= self.info.slots {
             return Err(RunnerError::NoSuchSlot { slot, slots: self.info.slots });

@@ -1,0 +1,76 @@
+//! Splitting a step's rows and buffers over the team, each worker with its own part.
+
+use std::ops::Range;
+use std::sync::Mutex;
+
+use crate::team::{Team, TeamError};
+
+/// `range` in at most `parts` even pieces, none empty.
+pub fn parts(range: Range<usize>, parts: usize) -> Vec<Range<usize>> {
+    let (start, len) = (range.start, range.len());
+    let n = parts.clamp(1, len.max(1));
+    (0..n).map(|i| start + len * i / n..start + len * (i + 1) / n).filter(|r| !r.is_empty()).collect()
+}
+
+/// The part of a row-major buffer that belongs to each of the consecutive `parts`.
+pub fn cut<'a, T>(buffer: &'a mut [T], width: usize, parts: &[Range<usize>]) -> Vec<&'a mut [T]> {
+    let mut rest = match parts.first() {
+        Some(first) => &mut buffer[first.start * width..],
+        None => &mut [],
+    };
+    parts
+        .iter()
+        .map(|part| {
+            let (own, others) = std::mem::take(&mut rest).split_at_mut(part.len() * width);
+            rest = others;
+            own
+        })
+        .collect()
+}
+
+/// Runs `body` once for each context, at most one a worker.
+pub fn each<C: Send>(
+    team: &mut Team,
+    contexts: &mut [C],
+    body: impl Fn(usize, &mut C) + Sync,
+) -> Result<(), TeamError> {
+    debug_assert!(contexts.len() <= team.threads());
+    if let [only] = contexts {
+        body(0, only);
+        return Ok(());
+    }
+    // Each lock is taken once, by the worker of that index.
+    let cells: Vec<Mutex<&mut C>> = contexts.iter_mut().map(Mutex::new).collect();
+    team.run(|worker| {
+        if let Some(cell) = cells.get(worker)
+            && let Ok(mut context) = cell.lock()
+        {
+            body(worker, &mut context);
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_cover_the_range_in_order() {
+        for len in 0..40 {
+            for n in 1..9 {
+                let p = parts(5..5 + len, n);
+                assert_eq!(p.iter().map(ExactSizeIterator::len).sum::<usize>(), len);
+                assert!(p.len() <= n && p.iter().all(|r| !r.is_empty()));
+                assert!(p.windows(2).all(|w| w[0].end == w[1].start));
+            }
+        }
+    }
+
+    #[test]
+    fn cuts_follow_their_parts() {
+        let mut buffer: Vec<usize> = (0..30).collect();
+        let cuts = cut(&mut buffer, 3, &parts(2..9, 3));
+        assert_eq!(cuts.iter().map(|c| c[0]).collect::<Vec<_>>(), [6, 12, 18]);
+        assert_eq!(cuts.iter().map(|c| c.len()).collect::<Vec<_>>(), [6, 6, 9]);
+    }
+}

@@ -1,0 +1,357 @@
+//! Attention's steps: projections, compression, the attention itself, the output projection.
+
+use std::ops::Range;
+
+use finback_numerics::lanes::Lanes;
+use finback_numerics::{bf16, math, rows as packed};
+use finback_ops::{OpsResult, Rows};
+
+use crate::attend::Keys;
+use crate::device::{Input, Job};
+use crate::par::{cut, each, parts};
+use crate::rope::{Angles, rotate};
+use crate::simd::{LANES, Simd};
+use crate::state::State;
+use crate::work::{SpanRows, Work};
+use crate::kernel::kernel;
+use crate::ops::CpuOps;
+use crate::row;
+
+impl CpuOps {
+    pub(crate) fn project_step(&mut self, layer: usize, kv: Rows, q: Rows) -> OpsResult {
+        let spec = self.spec.clone();
+        let (dims, weights) = (&spec.dims, &spec.layer(layer).attn);
+        let round = spec.numerics.round_stores;
+        let input = |rows: Rows, x| Input { x, stride: dims.hidden, rows, round: true };
+        let work = &mut self.work;
+        let kv_out = &mut work.kv[kv.start * dims.head_dim..];
+        let kv_job = Job::new(&weights.wkv, kv_out, dims.head_dim);
+        if q == kv {
+            let qr_job = Job::new(&weights.wq_a, &mut work.qr[q.start * dims.q_rank..], dims.q_rank);
+            self.device.linear(input(kv.clone(), &work.x), &mut [kv_job, qr_job], round)?;
+        } else {
+            self.device.linear(input(kv.clone(), &work.x), &mut [kv_job], round)?;
+            if !q.is_empty() {
+                let out = &mut work.qr[q.start * dims.q_rank..];
+                let qr_job = Job::new(&weights.wq_a, out, dims.q_rank);
+                self.device.linear(input(q.clone(), &work.x), &mut [qr_job], round)?;
+            }
+        }
+        self.window_rows_step(layer, kv)?;
+        if q.is_empty() {
+            return Ok(());
+        }
+        let (isa, work) = (self.device.isa, &mut self.work);
+        let qr = &mut work.qr[q.start * dims.q_rank..q.end * dims.q_rank];
+        norm_rows(isa, qr, &weights.q_norm, dims.eps, round);
+        let input =
+            Input { x: &work.qr, stride: dims.q_rank, rows: q.clone(), round: true };
+        let width = dims.heads * dims.head_dim;
+        let out = &mut work.q[q.start * width..];
+        self.device.linear(input, &mut [Job::new(&weights.wq_b, out, width)], round)?;
+        let angles = work.angles.of(spec.layer(layer).ratio);
+        let queries = &mut work.q[q.start * width..q.end * width];
+        let parts = parts(q, self.device.team.threads());
+        let mut contexts: Vec<_> = parts.iter().cloned().zip(split(queries, width, &parts)).collect();
+        each(&mut self.device.team, &mut contexts, |_, (rows, queries)| {
+            for (r, row) in rows.clone().zip(queries.chunks_exact_mut(width)) {
+                turn_heads(isa, angles, r, row, dims.head_dim, false, round);
+            }
+        })?;
+        Ok(())
+    }
+
+    /// From the projected latents in `kv` to packed window rows of a layer.
+    pub(crate) fn window_rows_step(&mut self, layer: usize, rows: Rows) -> OpsResult {
+        let spec = self.spec.clone();
+        let (dims, weights) = (&spec.dims, &spec.layer(layer).attn);
+        let (isa, round, d) = (self.device.isa, spec.numerics.round_stores, dims.head_dim);
+        let (bytes, work) = (self.state.layout.window_row, &mut self.work);
+        let angles = work.angles.of(spec.layer(layer).ratio);
+        let parts = parts(rows, self.device.team.threads());
+        let mut contexts: Vec<_> = cut(&mut work.kv, d, &parts)
+            .into_iter()
+            .zip(cut(&mut work.window_rows[layer], bytes, &parts))
+            .zip(parts)
+            .collect();
+        each(&mut self.device.team, &mut contexts, |_, ((kv, out), part)| {
+            norm_rows(isa, kv, &weights.kv_norm, dims.eps, round);
+            let rows = kv.chunks_exact_mut(d).zip(out.chunks_exact_mut(bytes));
+            for (r, (kv, out)) in part.clone().zip(rows) {
+                turn_heads(isa, angles, r, kv, d, false, round);
+                packed::store_window(kv, out);
+            }
+        })?;
+        Ok(())
+    }
+
+    pub(crate) fn compress_step(&mut self, layer: usize, rows: Rows) -> OpsResult {
+        let spec = self.spec.clone();
+        let target = spec.layer(layer);
+        let (Some(weights), Some(source)) = (&target.compressor, target.source) else {
+            return Ok(());
+        };
+        let (dims, ratio) = (&spec.dims, target.ratio);
+        let (round, d, eps) = (spec.numerics.round_stores, dims.head_dim, dims.eps);
+        let isa = self.device.isa;
+        let work = &mut self.work;
+        let input = Input { x: &work.x, stride: dims.hidden, rows: rows.clone(), round: true };
+        let closing: Vec<usize> =
+            rows.clone().filter(|&r| (work.rows[r].position + 1).is_multiple_of(ratio)).collect();
+        match &weights.wgate {
+            None => {
+                let job = Job::new(&weights.wkv, &mut work.kv, d);
+                self.device.linear(input, &mut [job], round)?;
+            }
+            Some(wgate) => {
+                let (kv, gate) = work.raw[source].split_at_mut(self.limits.rows * d);
+                let at = rows.start * d;
+                let mut jobs =
+                    [Job::new(&weights.wkv, &mut kv[at..], d), Job::new(wgate, &mut gate[at..], d)];
+                self.device.linear(input, &mut jobs, false)?;
+                for (i, &r) in closing.iter().enumerate() {
+                    let row = work.rows[r];
+                    let span = &work.spans[row.span];
+                    let raw = work.raw[source].split_at(self.limits.rows * d);
+                    let group = group(span, row.position, raw, &self.state, source);
+                    pool(isa, &group, &mut work.kv[i * d..(i + 1) * d], round);
+                }
+            }
+        }
+        let n = closing.len();
+        if n == 0 {
+            return Ok(());
+        }
+        norm_rows(isa, &mut work.kv[..n * d], &weights.norm, eps, round);
+        let input = Input { x: &work.kv, stride: d, rows: 0..n, round: true };
+        let job = Job::new(&weights.index_k, &mut work.index_k, dims.index_dim);
+        self.device.linear(input, &mut [job], round)?;
+        let keys = &mut work.index_k[..n * dims.index_dim];
+        norm_rows(isa, keys, &weights.index_norm, eps, round);
+        let half = dims.rope_dim / 2;
+        let (mut cos, mut sin) = (vec![0.0; half], vec![0.0; half]);
+        for (i, &r) in closing.iter().enumerate() {
+            let group = work.rows[r].position / ratio;
+            self.compressed_frequencies.write(group * ratio, &mut cos, &mut sin);
+            let blocks = &work.spans[work.rows[r].span].blocks;
+            let (row, key) = self.state.pair_mut(source, group, blocks);
+            let latent = &mut work.kv[i * d..(i + 1) * d];
+            turn(isa, latent, &cos, &sin, round);
+            packed::store_compressed(latent, row);
+            let index_key = &mut work.index_k[i * dims.index_dim..(i + 1) * dims.index_dim];
+            turn(isa, index_key, &cos, &sin, round);
+            packed::store_index_key(index_key, key);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn attend_step(&mut self, layer: usize, rows: Rows) -> OpsResult {
+        let spec = self.spec.clone();
+        let dims = &spec.dims;
+        let draft = layer >= spec.layers.len();
+        let width = dims.heads * dims.head_dim;
+        let work = &mut self.work;
+        let queries = std::mem::take(&mut work.q);
+        let mut queries = queries;
+        let threads = self.device.team.threads();
+        let view = KeysOf { work, state: &self.state, layer, draft, window: dims.window };
+        let sinks = &spec.layer(layer).attn.sink;
+        let (isa, round) = (self.device.isa, spec.numerics.round_stores);
+        let scale = (dims.head_dim as f32).sqrt().recip();
+        let source = spec.layer(layer).source;
+        let angles = view.work.angles.of(spec.layer(layer).ratio);
+        // A unit is one row's heads, or a part of them where rows are fewer than workers.
+        let split_heads = if rows.len() >= threads { 1 } else { threads.min(dims.heads) };
+        let units: Vec<(usize, Range<usize>)> = rows
+            .clone()
+            .flat_map(|r| parts(0..dims.heads, split_heads).into_iter().map(move |h| (r, h)))
+            .collect();
+        let shares = parts(0..units.len(), threads);
+        let mut rest = &mut queries[rows.start * width..rows.end * width];
+        let mut contexts = Vec::with_capacity(shares.len());
+        for (share, keys) in shares.iter().zip(&mut self.keys) {
+            let heads: usize = units[share.clone()].iter().map(|(_, h)| h.len()).sum();
+            let (own, others) = std::mem::take(&mut rest).split_at_mut(heads * dims.head_dim);
+            rest = others;
+            contexts.push((&units[share.clone()], own, keys));
+        }
+        let result = each(&mut self.device.team, &mut contexts, |_, (units, queries, keys)| {
+            let mut rest = &mut queries[..];
+            let mut decoded = None;
+            for (r, heads) in units.iter() {
+                let (q, others) =
+                    std::mem::take(&mut rest).split_at_mut(heads.len() * dims.head_dim);
+                rest = others;
+                if decoded.replace(*r) != Some(*r) {
+                    view.load(*r, source, keys);
+                }
+                attend(isa, keys, q, &sinks[heads.clone()], scale);
+                if round {
+                    round_row(isa, q);
+                }
+                turn_heads(isa, angles, *r, q, dims.head_dim, true, round);
+            }
+        });
+        self.work.q = queries;
+        Ok(result?)
+    }
+
+    pub(crate) fn attn_out_step(&mut self, layer: usize, rows: Rows) -> OpsResult {
+        let spec = self.spec.clone();
+        let (dims, weights) = (&spec.dims, &spec.layer(layer).attn);
+        let (round, work) = (spec.numerics.round_stores, &mut self.work);
+        let width = dims.heads * dims.head_dim;
+        let (group, z_width) = (width / dims.o_groups, dims.o_groups * dims.o_rank);
+        for g in 0..dims.o_groups {
+            let x = &work.q[g * group..];
+            let input = Input { x, stride: width, rows: rows.clone(), round: false };
+            let part = g * dims.o_rank..(g + 1) * dims.o_rank;
+            let out = &mut work.z[rows.start * z_width + part.start..];
+            let job = Job::part(&weights.wo_a, part, out, z_width);
+            self.device.linear(input, &mut [job], round)?;
+        }
+        let input = Input { x: &work.z, stride: z_width, rows: rows.clone(), round: true };
+        let out = &mut work.y[rows.start * dims.hidden..];
+        self.device.linear(input, &mut [Job::new(&weights.wo_b, out, dims.hidden)], round)?;
+        Ok(())
+    }
+}
+
+/// Where the keys of a layer's rows are.
+struct KeysOf<'a> {
+    work: &'a Work,
+    state: &'a State,
+    layer: usize,
+    draft: bool,
+    window: usize,
+}
+
+impl KeysOf<'_> {
+    /// Decodes the keys of a row: the window by position, then the picks ascending.
+    fn load(&self, r: usize, source: Option<usize>, keys: &mut Keys) {
+        let row = self.work.rows[r];
+        let span = &self.work.spans[row.span];
+        // A draft row sees the positions before its block, then the whole block.
+        let (first, last) = if self.draft {
+            (span.start.saturating_sub(self.window), span.start + span.rows - 1)
+        } else {
+            ((row.position + 1).saturating_sub(self.window), row.position)
+        };
+        let bytes = self.state.layout.window_row;
+        keys.clear();
+        for position in first..=last {
+            let packed_row = if position < span.start {
+                self.state.ring_row(span.slot, self.layer, position)
+            } else {
+                let at = (span.first + position - span.start) * bytes;
+                &self.work.window_rows[self.layer][at..at + bytes]
+            };
+            packed::load_window(packed_row, keys.push());
+        }
+        if let Some(source) = source {
+            let picks = self.work.picks_of(r);
+            for &j in picks {
+                let packed_row = self.state.compressed(source, j as usize, &span.blocks);
+                packed::load_compressed(packed_row, keys.push());
+            }
+        }
+    }
+}
+
+/// The raw kv and gate rows of the group that closes at a position, oldest first.
+fn group<'a>(
+    span: &SpanRows,
+    closing: usize,
+    (kv, gate): (&'a [f32], &'a [f32]),
+    state: &'a State,
+    source: usize,
+) -> Vec<(&'a [f32], &'a [f32])> {
+    let (layout, d) = (&state.layout.sources[source], state.layout.head_dim);
+    let open = &state.slot(span.slot).open[layout.open..];
+    (closing + 1 - layout.ratio..=closing)
+        .map(|position| {
+            if position < span.start {
+                let at = position % layout.ratio * 2 * d;
+                (&open[at..at + d], &open[at + d..at + 2 * d])
+            } else {
+                let at = (span.first + position - span.start) * d;
+                (&kv[at..at + d], &gate[at..at + d])
+            }
+        })
+        .collect()
+}
+
+kernel! {
+    fn norm_rows(x: &mut [f32], weight: &[f32], eps: f32, round: bool) = norm_rows_body;
+    fn round_row(x: &mut [f32]) = row::round_row;
+    fn attend(keys: &mut Keys, q: &mut [f32], sinks: &[f32], scale: f32) = attend_body;
+    fn pool(group: &[(&[f32], &[f32])], out: &mut [f32], round: bool) = pool_body;
+}
+
+/// Rotates each head of a row, at the row's position.
+pub(crate) fn turn_heads(
+    isa: crate::simd::Isa,
+    angles: &Angles,
+    r: usize,
+    heads: &mut [f32],
+    head_dim: usize,
+    inverse: bool,
+    round: bool,
+) {
+    for head in heads.chunks_exact_mut(head_dim) {
+        angles.rotate(r, head, inverse);
+        if round {
+            round_row(isa, head);
+        }
+    }
+}
+
+fn turn(isa: crate::simd::Isa, vector: &mut [f32], cos: &[f32], sin: &[f32], round: bool) {
+    rotate(vector, cos, sin, false);
+    if round {
+        round_row(isa, vector);
+    }
+}
+
+#[inline(always)]
+fn norm_rows_body<S: Simd>(s: S, x: &mut [f32], weight: &[f32], eps: f32, round: bool) {
+    for row in x.chunks_exact_mut(weight.len()) {
+        row::rmsnorm(s, row, weight, eps, round);
+    }
+}
+
+#[inline(always)]
+fn attend_body<S: Simd>(s: S, keys: &mut Keys, q: &mut [f32], sinks: &[f32], scale: f32) {
+    keys.attend(s, q, sinks, scale);
+}
+
+/// Per channel, the softmax of the gates over the group, weighting the kv rows.
+#[inline(always)]
+fn pool_body<S: Simd>(s: S, group: &[(&[f32], &[f32])], out: &mut [f32], round: bool) {
+    for (at, out) in (0..out.len()).step_by(LANES).zip(out.chunks_exact_mut(LANES)) {
+        let mut top = s.splat(f32::NEG_INFINITY);
+        for (_, gate) in group {
+            top = s.load(&gate[at..]).max(top);
+        }
+        let (mut sum, mut divisor) = (s.splat(0.0), s.splat(0.0));
+        for (kv, gate) in group {
+            let e = math::exp(s.load(&gate[at..]) - top);
+            sum = e.fma(s.load(&kv[at..]), sum);
+            divisor = divisor + e;
+        }
+        let pooled = sum / divisor;
+        s.store(out, if round { bf16::round(pooled) } else { pooled });
+    }
+}
+
+fn split<'a>(rows: &'a mut [f32], width: usize, parts: &[Range<usize>]) -> Vec<&'a mut [f32]> {
+    let mut rest = rows;
+    parts
+        .iter()
+        .map(|part| {
+            let (own, others) = std::mem::take(&mut rest).split_at_mut(part.len() * width);
+            rest = others;
+            own
+        })
+        .collect()
+}

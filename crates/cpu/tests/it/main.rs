@@ -1,0 +1,4 @@
+//! The model on the CPU backend, against stored right answers and against itself.
+
+mod load;
+mod vectors;
