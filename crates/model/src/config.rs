@@ -349,12 +349,13 @@ fn read_engram(t: &Fields<'_>, layers: usize, vocab: usize) -> LoadResult<Option
     let e = EngramConfig {
         layer_ids: t.layers("engram_layer_ids", layers)?,
         vocab_size: t.count("engram_vocab_size", 2..=1 << 40, None)? as u64,
-        num_embeddings: t.counts("engram_num_embeddings", 1..=1 << 44)?,
         max_ngram_size: t.count("engram_max_ngram_size", 2..=16, None)?,
         n_heads: t.count("engram_n_heads", 1..=16, None)?,
         head_dim: multiple(t, "engram_head_dim", head_dim, WIDTH)?,
         pad_token_id: t.token(pad, vocab, Some(2.min(vocab - 1)))?,
         compressed_vocab_size: t.count("engram_compressed_vocab_size", 1..=vocab, None)?,
+        // Last: its message is about the fields before it.
+        num_embeddings: t.counts("engram_num_embeddings", 1..=1 << 44)?,
     };
     let sums: Vec<u64> = primes(&e).iter().map(|p| p.iter().sum()).collect();
     if !e.num_embeddings.iter().map(|&n| n as u64).eq(sums.iter().copied()) {

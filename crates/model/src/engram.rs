@@ -14,12 +14,17 @@ use numpy::Generator;
 const SEED: u64 = 10007;
 
 /// The modulus of every column, by Engram layer.
-///
-/// The release scans upwards from `vocab_size` anew for each n-gram size and skips every prime used
-/// before; those are always the first ones it meets, so one ascending run gives the same.
 pub fn primes(e: &EngramConfig) -> Vec<Vec<u64>> {
-    let mut candidates = (e.vocab_size..).filter(|&n| is_prime(n));
-    e.layer_ids.iter().map(|_| candidates.by_ref().take(e.columns()).collect()).collect()
+    primes_from(e.vocab_size, e.layer_ids.len(), e.columns())
+}
+
+/// The primes from `from` on, `columns` for each of `tables`.
+///
+/// The release scans upwards anew for each n-gram size and skips every prime used before; those are
+/// always the first ones it meets, so one ascending run gives the same.
+pub(crate) fn primes_from(from: u64, tables: usize, columns: usize) -> Vec<Vec<u64>> {
+    let mut candidates = (from..).filter(|&n| is_prime(n));
+    (0..tables).map(|_| candidates.by_ref().take(columns).collect()).collect()
 }
 
 /// The odd multipliers of an Engram layer, by distance back: `max_ngram_size` of them.
