@@ -32,7 +32,13 @@ pub fn runner(name: &str, numerics: Numerics) -> ModelRunner {
 }
 
 /// Runs a prompt in pieces of `piece` rows; the logits of its last `head` rows.
-pub fn prompt(r: &mut dyn Runner, slot: SlotId, ids: &[u32], piece: usize, head: usize) -> Vec<Vec<f32>> {
+pub fn prompt(
+    r: &mut dyn Runner,
+    slot: SlotId,
+    ids: &[u32],
+    piece: usize,
+    head: usize,
+) -> Vec<Vec<f32>> {
     r.release(slot).unwrap();
     r.begin(slot, ids, ids.len() + 128, head).unwrap();
     while r.piece(slot, piece).unwrap() > 0 {}

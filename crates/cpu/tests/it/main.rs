@@ -1,4 +1,5 @@
 //! The model on the CPU backend, against stored right answers and against itself.
 
 mod load;
+mod rows;
 mod vectors;
