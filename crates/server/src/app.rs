@@ -1,0 +1,44 @@
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::Router;
+use axum::routing::{get, post};
+use finback_engine::Handle;
+use finback_protocol::Api;
+
+use crate::{errors, routes};
+
+/// Bytes a request body may have: room for a prompt of a million tokens in any form.
+pub const BODY_LIMIT: usize = 32 << 20;
+
+/// What the routes need.
+#[derive(Debug, Clone)]
+pub struct App {
+    pub(crate) api: Arc<Api>,
+    pub(crate) engine: Handle,
+    /// Unix time of the start, which the model list names.
+    pub(crate) created: u64,
+}
+
+impl App {
+    /// An app over a running engine. The handle does not keep the engine alive.
+    #[must_use]
+    pub fn new(api: Arc<Api>, engine: Handle) -> Self {
+        let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        Self { api, engine, created }
+    }
+
+    /// All routes.
+    pub fn router(self) -> Router {
+        Router::new()
+            .route("/v1/chat/completions", post(routes::chat))
+            .route("/v1/completions", post(routes::completion))
+            .route("/v1/models", get(routes::models))
+            // A wildcard: model ids may hold slashes.
+            .route("/v1/models/{*id}", get(routes::model))
+            .route("/health", get(routes::health))
+            .fallback(errors::no_route)
+            .method_not_allowed_fallback(errors::no_method)
+            .with_state(self)
+    }
+}
