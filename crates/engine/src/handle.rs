@@ -199,6 +199,7 @@ impl Handle {
         let job = Job { request, events, submitted: Instant::now() };
         self.shared.waiting.fetch_add(1, Relaxed);
         if self.commands.send(Command::Submit(job)).is_err() {
+            self.shared.waiting.fetch_sub(1, Relaxed);
             return Err(Refusal::Stopped { reason: self.shared.reason().to_owned() });
         }
         Ok(Reply { events: receiver, shared: Arc::clone(&self.shared), ended: false })

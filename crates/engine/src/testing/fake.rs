@@ -43,6 +43,29 @@ struct Slot {
     head_rows: usize,
 }
 
+/// The runner's calls, but [`Runner::info`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// [`Runner::begin`].
+    Begin,
+    /// [`Runner::piece`].
+    Piece,
+    /// [`Runner::finish`].
+    Finish,
+    /// [`Runner::prompt_logits`].
+    PromptLogits,
+    /// [`Runner::windows`].
+    Windows,
+    /// [`Runner::keep`].
+    Keep,
+    /// [`Runner::draft`].
+    Draft,
+    /// [`Runner::release`].
+    Release,
+}
+
+type Hook = Box<dyn FnMut(Call, &[SlotId]) -> RunnerResult<()> + Send>;
+
 /// A [`Runner`] whose choices come from a function of the slot's ids.
 pub struct FakeRunner {
     info: RunnerInfo,
@@ -50,6 +73,7 @@ pub struct FakeRunner {
     next: NextToken,
     /// Of 8 drafts, how many are right.
     right_of_8: u64,
+    hook: Hook,
 }
 
 impl FakeRunner {
@@ -57,7 +81,25 @@ impl FakeRunner {
     #[must_use]
     pub fn new(info: RunnerInfo, next: NextToken) -> Self {
         let slots = vec![Slot::default(); info.slots];
-        Self { info, slots, next, right_of_8: 5 }
+        Self { info, slots, next, right_of_8: 5, hook: Box::new(|_, _| Ok(())) }
+    }
+
+    /// Of every 8 drafts, how many are right.
+    #[must_use]
+    pub fn right_drafts(mut self, of_8: u64) -> Self {
+        self.right_of_8 = of_8;
+        self
+    }
+
+    /// Calls `hook` with the call and its slots before anything happens. It may block, to hold the
+    /// engine at a point; its error becomes the call's, which then changes nothing.
+    #[must_use]
+    pub fn on_call(
+        mut self,
+        hook: impl FnMut(Call, &[SlotId]) -> RunnerResult<()> + Send + 'static,
+    ) -> Self {
+        self.hook = Box::new(hook);
+        self
     }
 
     /// Small limits for tests: chunks of 4 rows, windows of 6, drafts of 5.
@@ -130,6 +172,7 @@ impl Runner for FakeRunner {
         positions: usize,
         head_rows: usize,
     ) -> RunnerResult<()> {
+        (self.hook)(Call::Begin, &[slot])?;
         let context = self.info.context;
         check_rows("prompt tokens", prompt.len(), context)?;
         for (position, &id) in prompt.iter().enumerate() {
@@ -149,6 +192,7 @@ impl Runner for FakeRunner {
     }
 
     fn piece(&mut self, slot: SlotId, rows: usize) -> RunnerResult<usize> {
+        (self.hook)(Call::Piece, &[slot])?;
         check_rows("rows of a piece", rows, self.info.chunk_rows)?;
         let found = self.slot(slot)?;
         let length = found.ids.len();
@@ -167,6 +211,7 @@ impl Runner for FakeRunner {
     }
 
     fn finish(&mut self, slot: SlotId, sampling: Sampling, logits: bool) -> RunnerResult<Choice> {
+        (self.hook)(Call::Finish, &[slot])?;
         let found = self.slot(slot)?;
         if found.state != (State::Prompt { ran: found.ids.len() }) {
             return Err(wrong(slot, &found.state, "at the end of its prompt"));
@@ -176,6 +221,7 @@ impl Runner for FakeRunner {
     }
 
     fn prompt_logits(&mut self, slot: SlotId) -> RunnerResult<Vec<Vec<f32>>> {
+        (self.hook)(Call::PromptLogits, &[slot])?;
         let found = self.slot(slot)?.clone();
         let len = found.ids.len();
         if found.state != (State::Prompt { ran: len }) {
@@ -186,6 +232,7 @@ impl Runner for FakeRunner {
     }
 
     fn windows(&mut self, windows: &[Window<'_>]) -> RunnerResult<Vec<Vec<Choice>>> {
+        (self.hook)(Call::Windows, &windows.iter().map(|w| w.slot).collect::<Vec<_>>())?;
         for (index, window) in windows.iter().enumerate() {
             self.check_window(window)?;
             if windows[..index].iter().any(|other| other.slot == window.slot) {
@@ -207,6 +254,7 @@ impl Runner for FakeRunner {
     }
 
     fn keep(&mut self, slot: SlotId, rows: usize) -> RunnerResult<()> {
+        (self.hook)(Call::Keep, &[slot])?;
         let found = self.slot(slot)?;
         let State::Open { window } = &found.state else {
             return Err(wrong(slot, &found.state, "holding an open window"));
@@ -222,6 +270,7 @@ impl Runner for FakeRunner {
     }
 
     fn draft(&mut self, requests: &[DraftRequest]) -> RunnerResult<Vec<Draft>> {
+        (self.hook)(Call::Draft, &requests.iter().map(|r| r.slot).collect::<Vec<_>>())?;
         let count = self.info.draft_tokens;
         if count == 0 {
             return Err(RunnerError::NoDrafts);
@@ -249,6 +298,7 @@ impl Runner for FakeRunner {
     }
 
     fn release(&mut self, slot: SlotId) -> RunnerResult<()> {
+        (self.hook)(Call::Release, &[slot])?;
         *self.slot(slot)? = Slot::default();
         Ok(())
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use finback_ops::Sampling;
 
-pub use fake::FakeRunner;
+pub use fake::{Call, FakeRunner};
 
 use crate::request::{FinishReason, Request};
 

@@ -1,0 +1,405 @@
+//! How requests and the engine end: cancels, faults, panics, stops. Never a hang, never a neighbour.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use finback_engine::testing::{Call, FakeRunner, NextToken, hashed, serial_reply};
+use finback_engine::{Engine, Event, FinishReason, Options, Refusal, Reply, Request, StartError};
+use finback_model::{RunnerError, RunnerResult, SlotId};
+use finback_ops::OpsError;
+
+const CONTEXT: usize = 64;
+const VOCAB: usize = 50;
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn fake(slots: usize) -> FakeRunner {
+    FakeRunner::new(FakeRunner::small(slots, CONTEXT, VOCAB), hashed(VOCAB))
+}
+
+fn start(runner: FakeRunner, parallel: usize) -> Engine {
+    Engine::start(Box::new(runner), Options { parallel, draft_tokens: 0 }).unwrap()
+}
+
+fn request(first: u32) -> Request {
+    Request::greedy(vec![first, 2, 3, 4, 5], 20)
+}
+
+fn drain(reply: &mut Reply) -> (Vec<u32>, Event) {
+    let mut tokens = Vec::new();
+    while let Some(event) = reply.next_blocking() {
+        match event {
+            Event::Token { id, .. } => tokens.push(id),
+            Event::Finished { .. } | Event::Failed { .. } => return (tokens, event),
+            _ => {}
+        }
+    }
+    panic!("the reply ended without a last event");
+}
+
+fn failure(reply: &mut Reply) -> String {
+    match drain(reply).1 {
+        Event::Failed { message } => message,
+        other => panic!("{other:?} instead of a failure"),
+    }
+}
+
+/// Holds if the reply is whole and the serial one.
+fn check(reply: &mut Reply, request: &Request) {
+    let (tokens, last) = drain(reply);
+    let (want, reason) = serial_reply(&hashed(VOCAB), CONTEXT, request);
+    assert_eq!(tokens, want);
+    assert!(matches!(last, Event::Finished { reason: r, .. } if Some(r) == reason), "{last:?}");
+}
+
+/// Lets one held call through.
+type Permits = SyncSender<()>;
+type Count = Arc<AtomicUsize>;
+
+/// A hook that lets one call of a kind through for each permit, and counts those that began.
+fn gate(held: Call) -> (Permits, Count, impl FnMut(Call, &[SlotId]) -> RunnerResult<()> + Send) {
+    let (permits, gate): (Permits, Receiver<()>) = sync_channel(1000);
+    let count = Count::default();
+    let counter = Arc::clone(&count);
+    let hook = move |call, _: &[SlotId]| {
+        if call == held {
+            counter.fetch_add(1, SeqCst);
+            // Without its permits the gate stands open.
+            let _ = gate.recv();
+        }
+        Ok(())
+    };
+    (permits, count, hook)
+}
+
+fn wait_for(what: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !what() {
+        assert!(start.elapsed() < Duration::from_secs(20), "waited too long");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_dropped_reply_stops_within_a_round_and_frees_its_slot() {
+    let (permits, rounds, hook) = gate(Call::Windows);
+    let engine = start(fake(1).on_call(hook), 1);
+    let handle = engine.handle();
+    let mut reply = handle.submit(request(1)).unwrap();
+    for _ in 0..3 {
+        permits.send(()).unwrap();
+    }
+    // Started, the first choice, three rounds; the fourth is held at the gate.
+    (0..5).for_each(|_| drop(reply.next_blocking()));
+    wait_for(|| rounds.load(SeqCst) == 4);
+    drop(reply);
+    let mut next = handle.submit(request(9)).unwrap();
+    permits.send(()).unwrap();
+    drop(next.next_blocking());
+    wait_for(|| rounds.load(SeqCst) == 5);
+    drop(permits);
+    check(&mut next, &request(9));
+    // Four rounds of the first, and one for each of the 19 tokens after the second's first.
+    assert_eq!(rounds.load(SeqCst), 4 + 19);
+}
+
+#[test]
+fn a_reply_dropped_in_its_prompt_stops_within_a_piece() {
+    let (permits, pieces, hook) = gate(Call::Piece);
+    let engine = start(fake(1).on_call(hook), 1);
+    let handle = engine.handle();
+    let mut reply = handle.submit(Request::greedy(vec![1; 40], 5)).unwrap();
+    drop(reply.next_blocking());
+    wait_for(|| pieces.load(SeqCst) == 1);
+    drop(reply);
+    drop(permits);
+    check(&mut handle.submit(request(2)).unwrap(), &request(2));
+    // One piece of the first prompt's ten, two of the second's five rows.
+    assert_eq!(pieces.load(SeqCst), 3);
+}
+
+#[test]
+fn a_reply_dropped_in_the_queue_never_begins() {
+    let (permits, begun, hook) = gate(Call::Begin);
+    let engine = start(fake(1).on_call(hook), 1);
+    let handle = engine.handle();
+    let mut first = handle.submit(request(1)).unwrap();
+    wait_for(|| begun.load(SeqCst) == 1);
+    let second = handle.submit(request(2)).unwrap();
+    let mut third = handle.submit(request(3)).unwrap();
+    assert_eq!(handle.load().waiting, 3);
+    drop(second);
+    drop(permits);
+    check(&mut first, &request(1));
+    check(&mut third, &request(3));
+    assert_eq!(begun.load(SeqCst), 2);
+}
+
+#[test]
+fn a_row_of_nan_fails_its_request_and_no_other() {
+    let plain = hashed(VOCAB);
+    let next: NextToken = Arc::new(move |history, sampling| {
+        if history[0] == 13 && history.len() == 9 { None } else { plain(history, sampling) }
+    });
+    let runner = FakeRunner::new(FakeRunner::small(2, CONTEXT, VOCAB), next);
+    let engine = Engine::start(Box::new(runner), Options { parallel: 2, draft_tokens: 5 }).unwrap();
+    let handle = engine.handle();
+    let (mut bad, mut good) =
+        (handle.submit(request(13)).unwrap(), handle.submit(request(1)).unwrap());
+    let (tokens, last) = drain(&mut bad);
+    assert_eq!(tokens, serial_reply(&hashed(VOCAB), CONTEXT, &request(13)).0[..4]);
+    let Event::Failed { message } = last else { panic!("{last:?}") };
+    assert_eq!(message, "the logits for position 9 hold a NaN or an infinity");
+    check(&mut good, &request(1));
+}
+
+/// Fails the `at`-th call of a kind.
+fn fault(
+    kind: Call,
+    at: usize,
+    error: fn(SlotId) -> RunnerError,
+) -> impl FnMut(Call, &[SlotId]) -> RunnerResult<()> + Send {
+    let mut seen = 0;
+    move |call, slots| {
+        seen += usize::from(call == kind);
+        if call == kind && seen == at {
+            seen += 1;
+            return Err(error(*slots.last().unwrap()));
+        }
+        Ok(())
+    }
+}
+
+fn broken(_: SlotId) -> RunnerError {
+    OpsError::Failed { backend: "fake", step: "attend", reason: "it broke".into() }.into()
+}
+
+#[test]
+fn a_device_error_fails_its_requests_and_the_engine_goes_on() {
+    for call in [Call::Begin, Call::Piece, Call::Finish, Call::Windows, Call::Keep, Call::Draft] {
+        let runner = fake(1).on_call(fault(call, 1, broken));
+        let options = Options { parallel: 1, draft_tokens: 3 };
+        let engine = Engine::start(Box::new(runner), options).unwrap();
+        let handle = engine.handle();
+        let message = failure(&mut handle.submit(request(1)).unwrap());
+        assert_eq!(message, "the fake backend failed in attend: it broke", "{call:?}");
+        check(&mut handle.submit(request(1)).unwrap(), &request(1));
+    }
+}
+
+#[test]
+fn an_error_that_names_a_slot_spares_the_others() {
+    let named = |slot| RunnerError::WrongState { slot, found: "odd", wanted: "even" };
+    let (permits, begun, mut gate) = gate(Call::Begin);
+    let mut fault = fault(Call::Windows, 3, named);
+    let hook = move |call, slots: &[SlotId]| gate(call, slots).and_then(|()| fault(call, slots));
+    let engine = start(fake(3).on_call(hook), 3);
+    let handle = engine.handle();
+    let mut replies: Vec<_> = (1..4).map(|id| handle.submit(request(id)).unwrap()).collect();
+    wait_for(|| begun.load(SeqCst) == 1 && handle.load().waiting == 3);
+    drop(permits);
+    let failed: Vec<bool> = (1..4)
+        .zip(&mut replies)
+        .map(|(id, reply)| {
+            let (tokens, last) = drain(reply);
+            let whole = tokens == serial_reply(&hashed(VOCAB), CONTEXT, &request(id)).0;
+            let failed = matches!(last, Event::Failed { .. });
+            assert_ne!(whole, failed);
+            failed
+        })
+        .collect();
+    assert_eq!(failed.iter().filter(|&&f| f).count(), 1);
+}
+
+#[test]
+fn a_request_without_free_blocks_waits_while_another_runs() {
+    let full = |_| RunnerError::Blocks { wanted: 2, free: 1, blocks: 4 };
+    let engine = start(fake(2).on_call(fault(Call::Begin, 2, full)), 2);
+    let handle = engine.handle();
+    let mut replies: Vec<_> = (1..4).map(|id| handle.submit(request(id)).unwrap()).collect();
+    for (id, reply) in (1..4).zip(&mut replies) {
+        check(reply, &request(id));
+    }
+    let engine = start(fake(2).on_call(fault(Call::Begin, 1, full)), 2);
+    let message = failure(&mut engine.handle().submit(request(1)).unwrap());
+    assert_eq!(message, "2 KV blocks are needed, 1 of 4 are free");
+}
+
+#[test]
+fn a_panic_fails_what_runs_and_waits_and_refuses_what_comes() {
+    let (permits, _, mut gate) = gate(Call::Windows);
+    let hook = move |call, slots: &[SlotId]| {
+        gate(call, slots)?;
+        assert_ne!(call, Call::Windows, "a bug in the runner");
+        Ok(())
+    };
+    let engine = start(fake(1).on_call(hook), 1);
+    let handle = engine.handle();
+    let mut running = handle.submit(request(1)).unwrap();
+    let mut waiting = handle.submit(request(2)).unwrap();
+    drop(permits);
+    for reply in [&mut running, &mut waiting] {
+        let message = failure(reply);
+        assert!(message.starts_with("the engine panicked: "), "{message}");
+        assert!(message.contains("a bug in the runner"), "{message}");
+        assert!(reply.next_blocking().is_none());
+    }
+    wait_for(|| handle.load() == Default::default());
+    let Err(Refusal::Stopped { reason }) = handle.submit(request(3)) else { panic!("taken") };
+    assert!(reason.starts_with("the engine panicked: "));
+    drop(engine);
+}
+
+#[test]
+fn a_slot_that_cannot_be_freed_stops_the_engine_with_the_reason() {
+    let engine = start(fake(1).on_call(fault(Call::Release, 1, broken)), 1);
+    let handle = engine.handle();
+    check(&mut handle.submit(request(1)).unwrap(), &request(1));
+    wait_for(|| handle.stopped().is_some());
+    let reason = "slot 0 could not be freed: the fake backend failed in attend: it broke";
+    assert_eq!(handle.stopped(), Some(reason));
+}
+
+#[test]
+fn a_stop_with_grace_lets_running_replies_finish() {
+    let (permits, rounds, hook) = gate(Call::Windows);
+    let engine = start(fake(1).on_call(hook), 1);
+    let handle = engine.handle();
+    let mut running = handle.submit(request(1)).unwrap();
+    let mut waiting = handle.submit(request(2)).unwrap();
+    wait_for(|| rounds.load(SeqCst) == 1);
+    handle.stop(HOUR);
+    let refused = handle.submit(request(3)).map(|_| ());
+    assert_eq!(refused, Err(Refusal::Stopped { reason: "server is stopping".into() }));
+    drop(permits);
+    check(&mut running, &request(1));
+    assert_eq!(failure(&mut waiting), "server is stopping");
+    engine.stop(HOUR);
+}
+
+#[test]
+fn a_stop_ends_running_replies_after_its_grace_and_a_second_one_sooner() {
+    let (permits, rounds, hook) = gate(Call::Windows);
+    let engine = start(fake(1).on_call(hook), 1);
+    let handle = engine.handle();
+    let mut running = handle.submit(request(1)).unwrap();
+    wait_for(|| rounds.load(SeqCst) == 1);
+    handle.stop(HOUR);
+    handle.stop(Duration::ZERO);
+    drop(permits);
+    assert_eq!(failure(&mut running), "server is stopping");
+    assert_eq!(rounds.load(SeqCst), 1);
+    drop(engine);
+    assert!(handle.submit(request(1)).is_err());
+}
+
+#[test]
+fn what_can_never_run_is_refused_at_submit() {
+    let engine = start(fake(1), 1);
+    let submit = |prompt: Vec<u32>, max_tokens| {
+        engine.handle().submit(Request::greedy(prompt, max_tokens)).map(|_| ()).unwrap_err()
+    };
+    assert_eq!(submit(vec![], 1), Refusal::EmptyPrompt);
+    assert_eq!(submit(vec![1], 0), Refusal::NoTokens);
+    let outside = Refusal::NoSuchToken { id: 50, index: 1, vocab: VOCAB };
+    assert_eq!(submit(vec![49, 50], 1), outside);
+    assert_eq!(submit(vec![1; 64], 1), Refusal::Context { context: 64, prompt: 64 });
+    let rows = Request { prompt_logits: 7, ..request(1) };
+    let refused = engine.handle().submit(rows).map(|_| ());
+    assert_eq!(refused, Err(Refusal::PromptLogits { found: 7, limit: 6 }));
+    for parallel in [0, 2] {
+        let options = Options { parallel, draft_tokens: 0 };
+        let Err(error) = Engine::start(Box::new(fake(1)), options) else { panic!("started") };
+        assert!(matches!(error, StartError::Parallel { slots: 1, .. }));
+    }
+}
+
+#[test]
+fn the_last_position_of_the_context_is_used() {
+    let engine = start(fake(1), 1);
+    let long = Request::greedy(vec![1; 63], 10);
+    let (tokens, last) = drain(&mut engine.handle().submit(long).unwrap());
+    assert_eq!(tokens.len(), 1);
+    assert!(matches!(last, Event::Finished { reason: FinishReason::Length, .. }));
+}
+
+#[test]
+fn logit_rows_come_where_they_are_asked_for() {
+    for (prompt_logits, want) in [(0, None), (1, Some(1)), (3, Some(3)), (6, Some(5))] {
+        let engine = start(fake(1), 1);
+        let asked = Request { logits: prompt_logits == 3, prompt_logits, ..request(1) };
+        let mut reply = engine.handle().submit(asked.clone()).unwrap();
+        let (mut shown, mut tokens) = (None, Vec::new());
+        while let Some(event) = reply.next_blocking() {
+            match event {
+                Event::PromptLogits { rows } => shown = Some(rows),
+                Event::Token { id, logits } => {
+                    assert_eq!(logits.is_some(), asked.logits);
+                    assert!(logits.is_none_or(|row| row[id as usize] == 1.0));
+                    tokens.push(id);
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(shown.as_ref().map(Vec::len), want);
+        // The last of them is the first token's.
+        assert!(shown.is_none_or(|rows| rows.last().unwrap()[tokens[0] as usize] == 1.0));
+    }
+}
+
+#[test]
+fn right_drafts_take_fewer_rounds_and_wrong_ones_no_fewer_tokens() {
+    let rounds = |right, draft_tokens| {
+        let runner = Box::new(fake(1).right_drafts(right));
+        let engine = Engine::start(runner, Options { parallel: 1, draft_tokens }).unwrap();
+        let (tokens, last) = drain(&mut engine.handle().submit(request(1)).unwrap());
+        assert_eq!(tokens, serial_reply(&hashed(VOCAB), CONTEXT, &request(1)).0);
+        let Event::Finished { timings, .. } = last else { panic!("{last:?}") };
+        assert_eq!(timings.prompt_tokens, 5);
+        (timings.rounds, timings.drafted, timings.accepted)
+    };
+    assert_eq!(rounds(8, 0), (19, 0, 0));
+    // 19 tokens after the first: 6, 6, 6, and one that needs no draft.
+    assert_eq!(rounds(8, 5), (4, 15, 15));
+    assert_eq!(rounds(8, 2), (7, 12, 12));
+    let (taken, drafted, accepted) = rounds(0, 5);
+    assert_eq!((taken, accepted), (19, 0));
+    assert!(drafted > 19);
+}
+
+#[test]
+fn replies_are_awaited_too() {
+    let engine = start(fake(1), 1);
+    let mut reply = engine.handle().submit(request(1)).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let tokens = runtime.block_on(async {
+        let mut tokens = Vec::new();
+        while let Some(event) = reply.next().await {
+            if let Event::Token { id, .. } = event {
+                tokens.push(id);
+            }
+        }
+        tokens
+    });
+    assert_eq!(tokens, serial_reply(&hashed(VOCAB), CONTEXT, &request(1)).0);
+}
+
+#[test]
+fn requests_run_in_the_order_they_came() {
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&order);
+    let plain = hashed(VOCAB);
+    let next: NextToken = Arc::new(move |history, sampling| {
+        log.lock().unwrap().push(history[0]);
+        plain(history, sampling)
+    });
+    let engine = start(FakeRunner::new(FakeRunner::small(1, CONTEXT, VOCAB), next), 1);
+    let mut replies: Vec<_> =
+        (0..8).map(|id| engine.handle().submit(request(id)).unwrap()).collect();
+    replies.iter_mut().for_each(|reply| drop(drain(reply)));
+    let mut seen = order.lock().unwrap().clone();
+    seen.dedup();
+    assert_eq!(seen, (0..8).collect::<Vec<_>>());
+}
