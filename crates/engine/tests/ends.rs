@@ -216,9 +216,13 @@ fn an_error_that_names_a_slot_spares_the_others() {
 #[test]
 fn a_request_without_free_blocks_waits_while_another_runs() {
     let full = |_| RunnerError::Blocks { wanted: 2, free: 1, blocks: 4 };
-    let engine = start(fake(2).on_call(fault(Call::Begin, 2, full)), 2);
+    let (permits, _, mut gate) = gate(Call::Piece);
+    let mut blocks = fault(Call::Begin, 2, full);
+    let hook = move |call, slots: &[SlotId]| gate(call, slots).and_then(|()| blocks(call, slots));
+    let engine = start(fake(2).on_call(hook), 2);
     let handle = engine.handle();
     let mut replies: Vec<_> = (1..4).map(|id| handle.submit(request(id)).unwrap()).collect();
+    drop(permits);
     for (id, reply) in (1..4).zip(&mut replies) {
         check(reply, &request(id));
     }
