@@ -4,12 +4,15 @@ pub mod config;
 pub mod engram;
 mod error;
 mod forward;
+pub mod inspect;
 mod model_runner;
 pub mod names;
+pub mod plan;
 #[cfg(any(test, feature = "reference"))]
 pub mod reference;
 pub mod runner;
 pub mod spec;
+pub mod synth;
 mod weights;
 
 pub use config::Config;
