@@ -1,2 +1,32 @@
-//! The finback binary.
-fn main() {}
+//! The finback binary: settings, commands and the terminal.
+//!
+//! Exit codes: 0 done, 1 failed, 2 a mistake on the command line or in the environment.
+
+mod commands;
+mod machine;
+mod settings;
+
+use settings::{Command, UsageError, Values};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
+        }
+    }
+}
+
+fn run() -> anyhow::Result<()> {
+    // A mistake that clap finds ends the process with code 2 and its own words.
+    let matches = settings::command_line().get_matches();
+    for command in Command::ALL {
+        if let Some(flags) = matches.subcommand_matches(command.name()) {
+            let values = Values::resolve(command, flags, |name| std::env::var(name).ok())?;
+            return commands::dispatch(command, &values);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,406 @@
+//! The list of settings, in the order they are shown.
+// A list: it may be longer than other files, each entry being read on its own.
+
+use super::{Category, Command, Declared, Kind, Setting};
+
+use Command::{Chat, Doctor, Inspect, Plan, Run, Serve, Synth};
+
+/// What most declarations share.
+const BASE: Declared = Declared {
+    name: "",
+    kind: Kind::Switch,
+    default: "",
+    unset: "",
+    category: Category::Model,
+    commands: &[],
+    positional: &[],
+    env: true,
+    help: "",
+};
+
+/// Commands that start an engine, or say how it would start.
+const ENGINE: &[Command] = &[Serve, Run, Chat, Plan, Doctor];
+/// Commands that answer one user in the terminal.
+const TERMINAL: &[Command] = &[Run, Chat];
+
+/// Every setting.
+pub fn all() -> impl Iterator<Item = &'static Declared> {
+    let all: [&'static Declared; 30] = [
+        &CHECKPOINT.declared,
+        &MODEL_ID.declared,
+        &NUMERICS.declared,
+        &NO_DRAFTS.declared,
+        &CACHE_DIR.declared,
+        &BACKEND.declared,
+        &THREADS.declared,
+        &ISA.declared,
+        &CONTEXT.declared,
+        &PARALLEL.declared,
+        &PREFILL_CHUNK.declared,
+        &HOST.declared,
+        &PORT.declared,
+        &LOG_LEVEL.declared,
+        &LOG_JSON.declared,
+        &PROMPT.declared,
+        &PROMPT_IDS.declared,
+        &SYSTEM.declared,
+        &NO_THINKING.declared,
+        &MAX_TOKENS.declared,
+        &TEMPERATURE.declared,
+        &TOP_K.declared,
+        &TOP_P.declared,
+        &MIN_P.declared,
+        &SEED.declared,
+        &STOP.declared,
+        &IGNORE_EOS.declared,
+        &JSON.declared,
+        &LOGITS.declared,
+        &SETTINGS_DOC.declared,
+    ];
+    all.into_iter()
+}
+
+// Model
+
+/// The checkpoint's directory.
+pub static CHECKPOINT: Setting<Option<String>> = Setting::new(Declared {
+    name: "checkpoint",
+    kind: Kind::Text("CHECKPOINT"),
+    unset: "the embedded demo model",
+    commands: &[Serve, Run, Chat, Inspect, Plan, Doctor],
+    positional: &[Serve, Inspect, Plan],
+    help: "Directory of a checkpoint in the release's layout",
+    ..BASE
+});
+
+/// The name requests and replies call the model.
+pub static MODEL_ID: Setting<Option<String>> = Setting::new(Declared {
+    name: "model-id",
+    kind: Kind::Text("NAME"),
+    unset: "the checkpoint directory's name",
+    commands: ENGINE,
+    help: "Name of the model in requests and replies",
+    ..BASE
+});
+
+/// Which roundings are applied.
+pub static NUMERICS: Setting<String> = Setting::new(Declared {
+    name: "numerics",
+    kind: Kind::Choice(&["release", "plain"]),
+    default: "release",
+    commands: ENGINE,
+    help: "Rounds what the release's own runtime rounds, or only what belongs to the model",
+    ..BASE
+});
+
+/// Whether draft blocks stay unused.
+pub static NO_DRAFTS: Setting<bool> = Setting::new(Declared {
+    name: "no-drafts",
+    kind: Kind::Switch,
+    unset: "drafts where the checkpoint has draft blocks",
+    commands: ENGINE,
+    help: "Decodes without drafts; the reply is the same",
+    ..BASE
+});
+
+/// Where the embedded demo model is written.
+pub static CACHE_DIR: Setting<Option<String>> = Setting::new(Declared {
+    name: "cache-dir",
+    kind: Kind::Text("DIR"),
+    unset: "finback under the user's cache directory",
+    commands: ENGINE,
+    help: "Directory the embedded demo model is unpacked to",
+    ..BASE
+});
+
+// Resources
+
+/// The device the model runs on.
+pub static BACKEND: Setting<String> = Setting::new(Declared {
+    name: "backend",
+    kind: Kind::Choice(&["cpu"]),
+    default: "cpu",
+    category: Category::Resources,
+    commands: ENGINE,
+    help: "Device the model runs on",
+    ..BASE
+});
+
+/// Threads of the CPU backend.
+pub static THREADS: Setting<Option<usize>> = Setting::new(Declared {
+    name: "threads",
+    kind: Kind::Int { min: 1, max: 256 },
+    unset: "all cores",
+    category: Category::Resources,
+    commands: ENGINE,
+    help: "Threads of the CPU backend; a reply's bits do not depend on it",
+    ..BASE
+});
+
+/// Instruction set of the CPU backend.
+pub static ISA: Setting<String> = Setting::new(Declared {
+    name: "isa",
+    kind: Kind::Choice(&["auto", "portable", "avx2", "neon"]),
+    default: "auto",
+    category: Category::Resources,
+    commands: ENGINE,
+    help: "Instruction set of the CPU backend; a reply's bits do not depend on it",
+    ..BASE
+});
+
+/// Positions a stream can hold.
+pub static CONTEXT: Setting<Option<usize>> = Setting::new(Declared {
+    name: "context",
+    kind: Kind::Int { min: 16, max: 1 << 24 },
+    unset: "the checkpoint's max_position_embeddings, 32768 at most",
+    category: Category::Resources,
+    commands: ENGINE,
+    help: "Tokens of prompt and reply one request can have",
+    ..BASE
+});
+
+/// Requests that run at once.
+pub static PARALLEL: Setting<usize> = Setting::new(Declared {
+    name: "parallel",
+    kind: Kind::Int { min: 1, max: 1 },
+    default: "1",
+    category: Category::Resources,
+    commands: ENGINE,
+    help: "Requests that run at once; the others wait in arrival order",
+    ..BASE
+});
+
+/// Prompt rows run between two looks at the queue.
+pub static PREFILL_CHUNK: Setting<usize> = Setting::new(Declared {
+    name: "prefill-chunk",
+    kind: Kind::Int { min: 1, max: 8192 },
+    default: "256",
+    category: Category::Resources,
+    commands: ENGINE,
+    help: "Prompt tokens run in one piece; a reply's bits do not depend on it",
+    ..BASE
+});
+
+// Server
+
+/// The address listened on.
+pub static HOST: Setting<String> = Setting::new(Declared {
+    name: "host",
+    kind: Kind::Text("ADDRESS"),
+    default: "127.0.0.1",
+    category: Category::Server,
+    commands: &[Serve, Doctor],
+    help: "Address the server listens on",
+    ..BASE
+});
+
+/// The port listened on.
+pub static PORT: Setting<u64> = Setting::new(Declared {
+    name: "port",
+    kind: Kind::Int { min: 0, max: 65535 },
+    default: "8080",
+    category: Category::Server,
+    commands: &[Serve, Doctor],
+    help: "Port the server listens on; 0 takes a free one and prints it",
+    ..BASE
+});
+
+/// The least level that is logged.
+pub static LOG_LEVEL: Setting<Option<String>> = Setting::new(Declared {
+    name: "log-level",
+    kind: Kind::Choice(&["error", "warn", "info", "debug", "trace"]),
+    unset: "info in `serve`, warn elsewhere",
+    category: Category::Server,
+    commands: ENGINE,
+    help: "Least level of the log on standard error",
+    ..BASE
+});
+
+/// Whether log lines are JSON.
+pub static LOG_JSON: Setting<bool> = Setting::new(Declared {
+    name: "log-json",
+    kind: Kind::Switch,
+    unset: "plain lines",
+    category: Category::Server,
+    commands: ENGINE,
+    help: "Writes each log line as a JSON object",
+    ..BASE
+});
+
+// Request
+
+/// The prompt's text.
+pub static PROMPT: Setting<Option<String>> = Setting::new(Declared {
+    name: "prompt",
+    kind: Kind::Text("PROMPT"),
+    unset: "--prompt-ids is needed",
+    category: Category::Request,
+    commands: &[Run],
+    positional: &[Run],
+    env: false,
+    help: "The user's message",
+    ..BASE
+});
+
+/// The prompt as token ids.
+pub static PROMPT_IDS: Setting<Option<Vec<u32>>> = Setting::new(Declared {
+    name: "prompt-ids",
+    kind: Kind::Ids,
+    category: Category::Request,
+    unset: "PROMPT is needed",
+    commands: &[Run],
+    env: false,
+    help: "The whole prompt as token ids, run as they are; needs no tokenizer",
+    ..BASE
+});
+
+/// The system message.
+pub static SYSTEM: Setting<Option<String>> = Setting::new(Declared {
+    name: "system",
+    kind: Kind::Text("TEXT"),
+    unset: "no system message",
+    category: Category::Request,
+    commands: TERMINAL,
+    help: "System message before the first user message",
+    ..BASE
+});
+
+/// Whether the reply has no thinking part.
+pub static NO_THINKING: Setting<bool> = Setting::new(Declared {
+    name: "no-thinking",
+    kind: Kind::Switch,
+    unset: "a reply begins with thinking, as the release's does",
+    category: Category::Request,
+    commands: TERMINAL,
+    help: "Asks for a reply without a thinking part",
+    ..BASE
+});
+
+/// Reply tokens at most.
+pub static MAX_TOKENS: Setting<Option<usize>> = Setting::new(Declared {
+    name: "max-tokens",
+    kind: Kind::Int { min: 1, max: 1 << 24 },
+    unset: "what the context leaves",
+    category: Category::Request,
+    commands: TERMINAL,
+    help: "Reply tokens at most",
+    ..BASE
+});
+
+/// Divides the logits.
+pub static TEMPERATURE: Setting<Option<f64>> = Setting::new(Declared {
+    name: "temperature",
+    kind: Kind::Float { min: 0.0, max: 2.0 },
+    unset: "the release's, 1",
+    category: Category::Request,
+    commands: TERMINAL,
+    help: "Divides the logits before a draw; 0 takes the largest",
+    ..BASE
+});
+
+/// Largest logits kept.
+pub static TOP_K: Setting<Option<u64>> = Setting::new(Declared {
+    name: "top-k",
+    kind: Kind::Int { min: 0, max: u32::MAX as u64 },
+    unset: "0",
+    category: Category::Request,
+    commands: TERMINAL,
+    help: "Draws from this many likeliest tokens; 0 from all",
+    ..BASE
+});
+
+/// Probability mass kept.
+pub static TOP_P: Setting<Option<f64>> = Setting::new(Declared {
+    name: "top-p",
+    kind: Kind::Float { min: 0.0, max: 1.0 },
+    unset: "the release's",
+    category: Category::Request,
+    commands: TERMINAL,
+    help: "Draws from the likeliest tokens whose probabilities reach this sum",
+    ..BASE
+});
+
+/// Least probability kept, as a share of the largest.
+pub static MIN_P: Setting<Option<f64>> = Setting::new(Declared {
+    name: "min-p",
+    kind: Kind::Float { min: 0.0, max: 1.0 },
+    unset: "0",
+    category: Category::Request,
+    commands: TERMINAL,
+    help: "Draws from tokens at least this share as likely as the likeliest",
+    ..BASE
+});
+
+/// Keys the draws, or the weights.
+pub static SEED: Setting<Option<u64>> = Setting::new(Declared {
+    name: "seed",
+    kind: Kind::Int { min: 0, max: u64::MAX },
+    unset: "derived from the prompt; 0 in `synth`",
+    category: Category::Request,
+    commands: &[Run, Chat, Synth],
+    help: "Keys the draws of a reply, or the weights of a synthetic checkpoint",
+    ..BASE
+});
+
+/// Texts that end a reply.
+pub static STOP: Setting<Vec<String>> = Setting::new(Declared {
+    name: "stop",
+    kind: Kind::Texts("TEXT"),
+    unset: "no stop text",
+    category: Category::Request,
+    commands: TERMINAL,
+    env: false,
+    help: "Text that ends the reply and is not part of it; may be repeated",
+    ..BASE
+});
+
+/// Whether end tokens are ordinary ones.
+pub static IGNORE_EOS: Setting<bool> = Setting::new(Declared {
+    name: "ignore-eos",
+    kind: Kind::Switch,
+    unset: "an end token ends the reply",
+    category: Category::Request,
+    commands: TERMINAL,
+    env: false,
+    help: "Goes on after an end token, to --max-tokens",
+    ..BASE
+});
+
+// Output
+
+/// Whether the result is one JSON document.
+pub static JSON: Setting<bool> = Setting::new(Declared {
+    name: "json",
+    kind: Kind::Switch,
+    unset: "text",
+    category: Category::Output,
+    commands: &[Run, Inspect, Plan, Doctor],
+    env: false,
+    help: "Prints one line of JSON on standard output, and nothing else there",
+    ..BASE
+});
+
+/// Where logit rows are written.
+pub static LOGITS: Setting<Option<String>> = Setting::new(Declared {
+    name: "logits",
+    kind: Kind::Text("FILE"),
+    unset: "none are written",
+    category: Category::Output,
+    commands: &[Run],
+    env: false,
+    help: "Writes the logit row each reply token was chosen from, the first being the prompt's \
+           last row, as tensor `logits` F32 [reply tokens, vocabulary] of a safetensors file",
+    ..BASE
+});
+
+/// Whether the settings document is printed.
+pub static SETTINGS_DOC: Setting<bool> = Setting::new(Declared {
+    name: "settings-doc",
+    kind: Kind::Switch,
+    unset: "the machine and the effective settings are shown",
+    category: Category::Output,
+    commands: &[Doctor],
+    env: false,
+    help: "Prints docs/settings.md and nothing else",
+    ..BASE
+});

@@ -1,0 +1,154 @@
+//! Values of settings: what a setting accepts and how text becomes a value.
+
+use std::fmt;
+
+/// What values a setting accepts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Kind {
+    /// Given or not; in the environment `1`/`true`/`on` or `0`/`false`/`off`.
+    Switch,
+    /// A whole number within bounds, both included.
+    Int {
+        /// The least accepted.
+        min: u64,
+        /// The most accepted.
+        max: u64,
+    },
+    /// A decimal number within bounds, both included.
+    Float {
+        /// The least accepted.
+        min: f64,
+        /// The most accepted.
+        max: f64,
+    },
+    /// Any text; what it means in `--help`.
+    Text(&'static str),
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// Whole numbers separated by commas.
+    Ids,
+    /// Text; the flag may be repeated.
+    Texts(&'static str),
+}
+
+/// A parsed value.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// Of [`Kind::Switch`].
+    Switch(bool),
+    /// Of [`Kind::Int`].
+    Int(u64),
+    /// Of [`Kind::Float`].
+    Float(f64),
+    /// Of [`Kind::Text`] and [`Kind::Choice`].
+    Text(String),
+    /// Of [`Kind::Ids`].
+    Ids(Vec<u32>),
+    /// Of [`Kind::Texts`].
+    Texts(Vec<String>),
+}
+
+impl Kind {
+    /// The placeholder in `--help`.
+    pub fn placeholder(self) -> &'static str {
+        match self {
+            Self::Switch => "",
+            Self::Int { .. } => "N",
+            Self::Float { .. } => "X",
+            Self::Text(meaning) | Self::Texts(meaning) => meaning,
+            Self::Choice(_) => "WORD",
+            Self::Ids => "ID,ID,...",
+        }
+    }
+
+    /// What is accepted, for errors and documentation.
+    pub fn accepted(self) -> String {
+        match self {
+            Self::Switch => "on or off".into(),
+            Self::Int { min: 0, max: u64::MAX } => "a whole number of 64 bits".into(),
+            Self::Int { min, max } if min == max => format!("{min} only"),
+            Self::Int { min, max: u64::MAX } => format!("a whole number of at least {min}"),
+            Self::Int { min, max } => format!("a whole number from {min} to {max}"),
+            Self::Float { min, max } => format!("a number from {min} to {max}"),
+            Self::Text(_) | Self::Texts(_) => "any text".into(),
+            Self::Choice(words) => words.join(", "),
+            Self::Ids => "whole numbers separated by commas, e.g. 5,9,2".into(),
+        }
+    }
+
+    /// Reads `text`; `None` where it is not accepted.
+    pub fn read(self, text: &str) -> Option<Value> {
+        let trimmed = text.trim();
+        match self {
+            Self::Switch => match trimmed.to_ascii_lowercase().as_str() {
+                "1" | "true" | "on" | "yes" => Some(Value::Switch(true)),
+                "0" | "false" | "off" | "no" => Some(Value::Switch(false)),
+                _ => None,
+            },
+            Self::Int { min, max } => {
+                let value = trimmed.parse::<u64>().ok()?;
+                (min..=max).contains(&value).then_some(Value::Int(value))
+            }
+            Self::Float { min, max } => {
+                let value = trimmed.parse::<f64>().ok()?;
+                (min..=max).contains(&value).then_some(Value::Float(value))
+            }
+            Self::Text(_) => Some(Value::Text(text.into())),
+            Self::Choice(words) => words.contains(&trimmed).then(|| Value::Text(trimmed.into())),
+            Self::Ids => {
+                let ids = trimmed.split(',').map(|id| id.trim().parse::<u32>());
+                Some(Value::Ids(ids.collect::<Result<_, _>>().ok()?))
+            }
+            Self::Texts(_) => Some(Value::Texts(vec![text.into()])),
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Switch(on) => f.write_str(if *on { "on" } else { "off" }),
+            Self::Int(value) => write!(f, "{value}"),
+            Self::Float(value) => write!(f, "{value}"),
+            Self::Text(text) => f.write_str(text),
+            Self::Ids(ids) => {
+                let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
+                f.write_str(&ids.join(","))
+            }
+            Self::Texts(texts) => write!(f, "{texts:?}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_included_and_the_rest_refused() {
+        let kind = Kind::Int { min: 1, max: 16 };
+        assert_eq!(kind.read("1"), Some(Value::Int(1)));
+        assert_eq!(kind.read(" 16 "), Some(Value::Int(16)));
+        for bad in ["0", "17", "-1", "x", "1.5", ""] {
+            assert_eq!(kind.read(bad), None, "{bad:?}");
+        }
+        let kind = Kind::Float { min: 0.0, max: 2.0 };
+        assert_eq!(kind.read("2"), Some(Value::Float(2.0)));
+        for bad in ["-0.1", "2.01", "nan", "inf", "warm"] {
+            assert_eq!(kind.read(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn words_switches_and_ids() {
+        assert_eq!(Kind::Choice(&["a", "b"]).read("b"), Some(Value::Text("b".into())));
+        assert_eq!(Kind::Choice(&["a", "b"]).read("B"), None);
+        assert_eq!(Kind::Switch.read("On"), Some(Value::Switch(true)));
+        assert_eq!(Kind::Switch.read("0"), Some(Value::Switch(false)));
+        assert_eq!(Kind::Switch.read("maybe"), None);
+        assert_eq!(Kind::Ids.read("5, 9,2"), Some(Value::Ids(vec![5, 9, 2])));
+        for bad in ["", "5,,2", "5;9", "-1", "4294967296"] {
+            assert_eq!(Kind::Ids.read(bad), None, "{bad:?}");
+        }
+    }
+}
