@@ -4,11 +4,15 @@
 //! panics on a broken file: it is for tests only.
 #![allow(clippy::expect_used)]
 
+mod mutate;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use safetensors::{Dtype, SafeTensors};
 use serde::Deserialize;
+
+pub use mutate::replay;
 
 /// The checkpoints, by name.
 pub const CHECKPOINTS: [&str; 3] = ["no-engram", "engram", "full"];
