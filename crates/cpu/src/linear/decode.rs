@@ -1,0 +1,285 @@
+//! From stored bytes to vectors: which input sits in which lane, and how its value comes out.
+//!
+//! A *block* is what one step reads of a weight row; it holds one or two *quads* of 32 inputs.
+//!
+//! | format | bytes | quads | input in quad `q`, vector `j`, lane `l` |
+//! |---|---|---|---|
+//! | FP8 | 32 | 1 | `4l + j` |
+//! | FP4 | 32 | 2 | `2(4l + j) + q`, and 32 more from lane 4 on with `l - 4` |
+//! | BF16, F16 | 64 | 1 | `16(j / 2) + 2l + j % 2` |
+//! | F32 | 128 | 1 | `8j + l` |
+#![allow(unsafe_code)]
+
+use finback_numerics::bf16;
+use finback_numerics::lanes::{Bits, Lanes};
+
+use super::{Format, Weight};
+use crate::simd::{LANES, Simd};
+
+/// Inputs of a quad: four vectors.
+pub(super) const QUAD: usize = 4 * LANES;
+
+/// Blocks whose scales are expanded at a time.
+pub(super) const PANEL: usize = 32;
+
+/// The scales of a panel of one weight row, as many for a block as the format has.
+pub(super) type ScaleTable = [f32; 2 * PANEL];
+
+/// The order of a row's values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Layout {
+    /// FP8.
+    Bytes,
+    /// FP4.
+    Nibbles,
+    /// BF16 and F16.
+    Halves,
+    /// F32.
+    #[default]
+    Words,
+}
+
+impl Layout {
+    pub(super) fn of(format: Format) -> Layout {
+        match format {
+            Format::Fp8 { .. } => Layout::Bytes,
+            Format::Fp4 => Layout::Nibbles,
+            Format::Bf16 | Format::F16 => Layout::Halves,
+            Format::F32 => Layout::Words,
+        }
+    }
+
+    pub(super) fn is_quantised(self) -> bool {
+        matches!(self, Layout::Bytes | Layout::Nibbles)
+    }
+
+    /// Inputs of a block.
+    pub(super) fn block(self) -> usize {
+        if self == Layout::Nibbles { 2 * QUAD } else { QUAD }
+    }
+
+    /// `inp` rounded up to whole blocks.
+    pub(super) fn padded(self, inp: usize) -> usize {
+        inp.next_multiple_of(self.block())
+    }
+
+    /// Puts the 32 inputs from `32 * half` on of a block into their places in it.
+    #[inline(always)]
+    pub(super) fn place(self, from: &[f32; QUAD], half: usize, block: &mut [f32]) {
+        match self {
+            Layout::Bytes => {
+                for (k, x) in from.iter().enumerate() {
+                    block[8 * (k % 4) + k / 4] = *x;
+                }
+            }
+            Layout::Nibbles => {
+                for (k, x) in from.iter().enumerate() {
+                    let (byte, quad) = (k / 2, k % 2);
+                    block[QUAD * quad + 8 * (byte % 4) + byte / 4 + 4 * half] = *x;
+                }
+            }
+            Layout::Halves => {
+                for (k, x) in from.iter().enumerate() {
+                    block[16 * (k / 16) + 8 * (k % 2) + k % 16 / 2] = *x;
+                }
+            }
+            Layout::Words => block[..QUAD].copy_from_slice(from),
+        }
+    }
+}
+
+/// A stored format as code.
+pub(super) trait Decode {
+    /// Bytes of a block in a weight row.
+    const BYTES: usize;
+    /// Quads of a block.
+    const QUADS: usize;
+    /// Whether blocks have scales.
+    const SCALED: bool;
+    /// Whether a scale holds for all rows of a `COLUMNS` block.
+    const SHARED: bool;
+
+    /// The values of a quad: the stored ones, times 2^-120 where the format has scales.
+    ///
+    /// # Safety
+    /// `BYTES` bytes at `from` are readable.
+    unsafe fn quad<S: Simd>(s: S, from: *const u8, quad: usize) -> [S::F; 4];
+
+    /// Expands the scales of `table.len()` blocks at most of weight row `n`, from `block` on.
+    fn expand(weight: &Weight<'_>, n: usize, block: usize, table: &mut ScaleTable);
+
+    /// The scale of block `block` of the panel, for each lane.
+    fn scale<S: Simd>(s: S, table: &ScaleTable, block: usize) -> S::F;
+}
+
+/// 2^(byte - 127) without the NaN: 255 is infinite.
+#[inline(always)]
+fn power(byte: u8) -> f32 {
+    // Byte 0 is the subnormal 2^-127.
+    f32::from_bits(((byte as u32) << 23).max(0x0040_0000))
+}
+
+/// Four vectors from 32 bytes of e4m3: the sign goes to bit 31, the rest to bits 20 to 26.
+#[inline(always)]
+fn e4m3<S: Simd>(s: S, words: S::W) -> [S::F; 4] {
+    let mask = s.splat_bits(0x87f0_0000);
+    let odd = s.sar16::<4>(words);
+    let even = s.sar16::<4>(words.shl::<8>());
+    let value = S::F::from_bits;
+    [
+        value(even.shl::<16>() & mask),
+        value(odd.shl::<16>() & mask),
+        value(even & mask),
+        value(odd & mask),
+    ]
+}
+
+/// E4M3 with a scale for each `BLOCK` inputs and outputs, `BLOCK` read from the weight.
+#[derive(Clone, Copy)]
+pub(super) struct Fp8;
+
+impl Decode for Fp8 {
+    const BYTES: usize = 32;
+    const QUADS: usize = 1;
+    const SCALED: bool = true;
+    const SHARED: bool = true;
+
+    #[inline(always)]
+    unsafe fn quad<S: Simd>(s: S, from: *const u8, _: usize) -> [S::F; 4] {
+        // SAFETY: the caller vouches for 32 bytes.
+        e4m3(s, unsafe { s.load_bits_at(from) })
+    }
+
+    #[inline(always)]
+    fn expand(weight: &Weight<'_>, n: usize, block: usize, table: &mut ScaleTable) {
+        let Format::Fp8 { block: side } = weight.format() else { return };
+        let width = weight.inp().div_ceil(side);
+        let row = &weight.scale()[n / side * width..][..width];
+        if side == QUAD {
+            for (to, byte) in table.iter_mut().zip(&row[block..]).take(PANEL) {
+                *to = power(*byte);
+            }
+        } else {
+            for (i, to) in table.iter_mut().take(PANEL).enumerate() {
+                *to = row.get((block + i) * QUAD / side).map_or(0.0, |byte| power(*byte));
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn scale<S: Simd>(s: S, table: &ScaleTable, block: usize) -> S::F {
+        s.splat(table[block])
+    }
+}
+
+/// E2M1 with a scale for each 32 inputs of a row.
+#[derive(Clone, Copy)]
+pub(super) struct Fp4;
+
+/// The e4m3 code of each e2m1 code: none is subnormal.
+const E4M3_OF_E2M1: [u8; 16] = [
+    0x00, 0x30, 0x38, 0x3c, 0x40, 0x44, 0x48, 0x4c, 0x80, 0xb0, 0xb8, 0xbc, 0xc0, 0xc4, 0xc8, 0xcc,
+];
+
+impl Decode for Fp4 {
+    const BYTES: usize = 32;
+    const QUADS: usize = 2;
+    const SCALED: bool = true;
+    const SHARED: bool = false;
+
+    #[inline(always)]
+    unsafe fn quad<S: Simd>(s: S, from: *const u8, quad: usize) -> [S::F; 4] {
+        // SAFETY: the caller vouches for 32 bytes.
+        let words = unsafe { s.load_bits_at(from) };
+        let words = if quad == 0 { words } else { words.shr::<4>() };
+        e4m3(s, s.lookup(&E4M3_OF_E2M1, words & s.splat_bits(0x0f0f_0f0f)))
+    }
+
+    #[inline(always)]
+    fn expand(weight: &Weight<'_>, n: usize, block: usize, table: &mut ScaleTable) {
+        let width = weight.inp() / QUAD;
+        let row = &weight.scale()[n * width..][..width];
+        let row = &row[2 * block..];
+        for (to, byte) in table.iter_mut().zip(row) {
+            *to = power(*byte);
+        }
+        // The last block may have no second half.
+        if let Some(to) = table.get_mut(row.len()) {
+            *to = 0.0;
+        }
+    }
+
+    #[inline(always)]
+    fn scale<S: Simd>(s: S, table: &ScaleTable, block: usize) -> S::F {
+        s.splat_halves(table[2 * block], table[2 * block + 1])
+    }
+}
+
+/// BF16.
+#[derive(Clone, Copy)]
+pub(super) struct Bf16;
+
+/// Formats without scales.
+macro_rules! unscaled {
+    ($bytes:expr) => {
+        const BYTES: usize = $bytes;
+        const QUADS: usize = 1;
+        const SCALED: bool = false;
+        const SHARED: bool = true;
+
+        #[inline(always)]
+        fn expand(_: &Weight<'_>, _: usize, _: usize, table: &mut ScaleTable) {
+            table.fill(1.0);
+        }
+
+        #[inline(always)]
+        fn scale<S: Simd>(s: S, _: &ScaleTable, _: usize) -> S::F {
+            s.splat(1.0)
+        }
+    };
+}
+
+impl Decode for Bf16 {
+    unscaled!(64);
+
+    #[inline(always)]
+    unsafe fn quad<S: Simd>(s: S, from: *const u8, _: usize) -> [S::F; 4] {
+        // SAFETY: the caller vouches for 64 bytes.
+        let (a, b) = unsafe { (s.load_bits_at(from), s.load_bits_at(from.add(32))) };
+        let high = s.splat_bits(0xffff_0000);
+        let value = S::F::from_bits;
+        [value(a.shl::<16>()), value(a & high), value(b.shl::<16>()), value(b & high)]
+    }
+}
+
+/// Binary16.
+#[derive(Clone, Copy)]
+pub(super) struct F16;
+
+impl Decode for F16 {
+    unscaled!(64);
+
+    #[inline(always)]
+    unsafe fn quad<S: Simd>(s: S, from: *const u8, _: usize) -> [S::F; 4] {
+        // SAFETY: the caller vouches for 64 bytes.
+        let (a, b) = unsafe { (s.load_bits_at(from), s.load_bits_at(from.add(32))) };
+        let low = s.splat_bits(0xffff);
+        let lift = |word| bf16::lift_f16_word(word, s.splat(0.0));
+        [lift(a & low), lift(a.shr::<16>()), lift(b & low), lift(b.shr::<16>())]
+    }
+}
+
+/// Binary32.
+#[derive(Clone, Copy)]
+pub(super) struct F32;
+
+impl Decode for F32 {
+    unscaled!(128);
+
+    #[inline(always)]
+    unsafe fn quad<S: Simd>(s: S, from: *const u8, _: usize) -> [S::F; 4] {
+        // SAFETY: the caller vouches for 128 bytes.
+        let load = |v: usize| S::F::from_bits(unsafe { s.load_bits_at(from.add(32 * v)) });
+        [load(0), load(1), load(2), load(3)]
+    }
+}

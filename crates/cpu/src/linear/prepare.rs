@@ -1,0 +1,200 @@
+//! Activation rows in the form a stored format multiplies.
+
+use std::sync::Mutex;
+
+use finback_numerics::{fp8, quant};
+
+use super::decode::{Layout, QUAD};
+use super::{Format, Weight};
+use crate::simd::{Isa, Kernel, LANES, Simd};
+use crate::team::{Team, TeamError};
+
+/// Rows to prepare.
+#[derive(Debug, Clone, Copy)]
+pub struct Input<'a> {
+    /// The rows: row `r` is the `inp` values at `r * stride`.
+    pub x: &'a [f32],
+    /// Distance of rows, in f32.
+    pub stride: usize,
+    /// Number of rows.
+    pub rows: usize,
+    /// Values of a row.
+    pub inp: usize,
+    /// Round to e4m3 with one power-of-two scale for 32 channels. Only for quantised weights:
+    /// others never take rounded inputs.
+    pub round: bool,
+}
+
+/// Activation rows rounded, scaled and permuted for one stored format.
+///
+/// For quantised weights a row is multiplied by the power of two that brings its largest magnitude
+/// into [2^120, 2^121) (by 2^126 at most), and the product by the inverse: exact, except that
+/// values about 2^-230 below the row's largest vanish. A row that holds a NaN or an infinity gives
+/// NaN outputs, and no other row does. For other weights values are taken as they are.
+#[derive(Debug, Default)]
+pub struct Prepared {
+    layout: Layout,
+    inp: usize,
+    /// f32 of a row: `inp` rounded up to whole quads (pairs of quads for FP4).
+    stride: usize,
+    rows: usize,
+    data: Vec<f32>,
+    /// What the products of each row are multiplied by.
+    factor: Vec<f32>,
+}
+
+impl Prepared {
+    /// Room for `rows` rows of `inp` values, so that filling does not allocate.
+    pub fn with_capacity(rows: usize, inp: usize) -> Prepared {
+        let data = Vec::with_capacity(rows * inp.next_multiple_of(2 * QUAD));
+        Prepared { data, factor: Vec::with_capacity(rows), ..Prepared::default() }
+    }
+
+    /// Prepares `input` for weights of `format`, the rows spread over the team.
+    ///
+    /// Panics when the input's sizes do not fit together: they are the caller's arithmetic.
+    ///
+    /// # Errors
+    /// [`TeamError::Panicked`], as [`Team::run`].
+    pub fn fill(
+        &mut self,
+        isa: Isa,
+        team: &mut Team,
+        input: &Input<'_>,
+        format: Format,
+    ) -> Result<(), TeamError> {
+        let Input { x, stride, rows, inp, round } = *input;
+        if let Some(last) = rows.checked_sub(1) {
+            assert!(x.len() >= last * stride + inp, "{rows} rows of {inp} every {stride}");
+        }
+        self.layout = Layout::of(format);
+        (self.inp, self.rows) = (inp, rows);
+        self.stride = self.layout.padded(inp);
+        self.data.resize(rows * self.stride, 0.0);
+        self.factor.resize(rows, 0.0);
+        let (layout, width) = (self.layout, self.stride);
+        let job = Job { x, stride, inp, round, layout };
+        // Below this much work a fork costs more than it saves.
+        let parts = if rows * inp < 16_384 { 1 } else { team.threads().min(rows) };
+        if parts <= 1 || width == 0 {
+            isa.run(Fill { job, first: 0, data: &mut self.data, factor: &mut self.factor });
+            return Ok(());
+        }
+        let each = rows.div_ceil(parts);
+        let chunks = self.data.chunks_mut(each * width).zip(self.factor.chunks_mut(each));
+        // Each lock is taken once, by the worker of that index.
+        let chunks: Vec<_> = chunks.map(Mutex::new).collect();
+        team.run(|worker| {
+            if let Some(chunk) = chunks.get(worker)
+                && let Ok(mut chunk) = chunk.lock()
+            {
+                let (data, factor) = &mut *chunk;
+                isa.run(Fill { job, first: worker * each, data, factor });
+            }
+        })
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Whether the rows are prepared for this weight's format and width.
+    pub(crate) fn fits(&self, weight: &Weight<'_>) -> bool {
+        self.layout == Layout::of(weight.format()) && self.inp == weight.inp()
+    }
+
+    /// The values of a row, whole quads.
+    #[inline]
+    pub(super) fn row(&self, r: usize) -> &[f32] {
+        &self.data[r * self.stride..(r + 1) * self.stride]
+    }
+
+    /// What the products of a row are multiplied by.
+    #[inline]
+    pub(super) fn factor(&self, r: usize) -> f32 {
+        self.factor[r]
+    }
+}
+
+/// What to prepare, and how.
+#[derive(Clone, Copy)]
+struct Job<'a> {
+    x: &'a [f32],
+    stride: usize,
+    inp: usize,
+    round: bool,
+    layout: Layout,
+}
+
+/// Prepares consecutive rows from `first` on.
+struct Fill<'a> {
+    job: Job<'a>,
+    first: usize,
+    data: &'a mut [f32],
+    factor: &'a mut [f32],
+}
+
+impl Kernel for Fill<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let Job { x, stride, inp, round, layout } = self.job;
+        let width = layout.padded(inp);
+        for (r, factor) in self.factor.iter_mut().enumerate() {
+            let x = &x[(self.first + r) * stride..][..inp];
+            let to = &mut self.data[r * width..][..width];
+            if layout.is_quantised() {
+                *factor = quantised_row(s, x, round, layout, to);
+            } else {
+                *factor = 1.0;
+                for (from, to) in x.chunks(QUAD).zip(to.chunks_exact_mut(QUAD)) {
+                    let mut quad = [0.0; QUAD];
+                    quad[..from.len()].copy_from_slice(from);
+                    layout.place(&quad, 0, to);
+                }
+            }
+        }
+    }
+}
+
+/// Prepares a row for quantised weights; gives the factor of its products.
+#[inline(always)]
+fn quantised_row<S: Simd>(s: S, x: &[f32], round: bool, layout: Layout, to: &mut [f32]) -> f32 {
+    let top = crate::simd::max_of(s, x);
+    if top.is_nan() || top.is_infinite() {
+        to.fill(0.0);
+        return f32::NAN;
+    }
+    let exponent = ((top.to_bits() >> 23) as i32 - 127).max(-6);
+    let up = s.splat(power_of_two(120 - exponent));
+    let block = layout.block();
+    for (from, to) in x.chunks(block).zip(to.chunks_exact_mut(block)) {
+        if from.len() < block {
+            to.fill(0.0);
+        }
+        for (half, from) in from.chunks_exact(QUAD).enumerate() {
+            let mut v = [s.splat(0.0); QUAD / LANES];
+            for (v, from) in v.iter_mut().zip(from.chunks_exact(LANES)) {
+                *v = s.load(from);
+            }
+            if round {
+                let scale = quant::fp8_scale(crate::simd::max_of(s, from));
+                let (down, scale) = (quant::e8m0_reciprocal(scale), fp8::e8m0(scale));
+                v = v.map(|v| fp8::round(v * s.splat(down)) * s.splat(scale));
+            }
+            let mut quad = [0.0; QUAD];
+            for (v, quad) in v.into_iter().zip(quad.chunks_exact_mut(LANES)) {
+                s.store(quad, v * up);
+            }
+            layout.place(&quad, half, to);
+        }
+    }
+    power_of_two(exponent)
+}
+
+/// 2^n for `n` in -126..=127.
+fn power_of_two(n: i32) -> f32 {
+    f32::from_bits(((n + 127) as u32) << 23)
+}
