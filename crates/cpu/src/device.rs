@@ -1,13 +1,12 @@
-//! The team, the instruction set and the linear layers over them.
+//! The team, the instruction set, and the model's linear layers on them.
 
 use std::ops::Range;
 
-use finback_numerics::{bf16, fp4, fp8, quant};
-use finback_ops::{Format, Limits, Linear, ModelSpec, OpsError, OpsResult, Rows};
+use finback_numerics::bf16;
+use finback_ops::{Format, Linear, OpsError, OpsResult, Rows};
 
-use crate::kernel::kernel;
-use crate::ops::CpuOptions;
-use crate::row;
+use crate::linear::{self, Prepared, Task, Weight};
+use crate::ops::{CpuOptions, NAME};
 use crate::simd::Isa;
 use crate::team::Team;
 
@@ -17,6 +16,9 @@ pub struct Device {
     pub team: Team,
     /// The instruction set.
     pub isa: Isa,
+    linear: linear::Linear,
+    /// Activations of the call at hand, one for each kind of weight in it.
+    prepared: Vec<Prepared>,
     round_inputs: bool,
 }
 
@@ -36,6 +38,7 @@ pub struct Input<'a> {
 pub struct Job<'a> {
     weight: &'a Linear,
     part: Range<usize>,
+    rows: Option<&'a [u32]>,
     out: &'a mut [f32],
     stride: usize,
 }
@@ -47,22 +50,14 @@ impl<'a> Job<'a> {
     }
 
     /// Some output channels; the first goes to the start of `out`.
-    pub fn part(
-        weight: &'a Linear,
-        part: Range<usize>,
-        out: &'a mut [f32],
-        stride: usize,
-    ) -> Self {
-        Self { weight, part, out, stride }
+    pub fn part(weight: &'a Linear, part: Range<usize>, out: &'a mut [f32], stride: usize) -> Self {
+        Self { weight, part, rows: None, out, stride }
     }
-}
 
-/// An expert's matrices and the rows that use it.
-pub struct Gathered<'a, const N: usize = 2> {
-    /// The matrices, over the same input.
-    pub weights: [&'a Linear; N],
-    /// Rows of the batch.
-    pub rows: &'a [u32],
+    /// All output channels of some rows of the input, gathered.
+    pub fn gathered(weight: &'a Linear, rows: &'a [u32], out: &'a mut [f32]) -> Self {
+        Self { weight, part: 0..weight.out, rows: Some(rows), out, stride: weight.out }
+    }
 }
 
 impl Device {
@@ -70,138 +65,121 @@ impl Device {
     ///
     /// # Errors
     /// A thread that cannot start.
-    pub fn new(spec: &ModelSpec, _: &Limits, options: CpuOptions) -> Result<Self, OpsError> {
+    pub fn new(round_inputs: bool, options: CpuOptions) -> Result<Self, OpsError> {
         Ok(Self {
             team: Team::new(options.threads)?,
             isa: options.isa,
-            round_inputs: spec.numerics.round_inputs,
+            linear: linear::Linear::new(options.isa, options.threads),
+            prepared: Vec::new(),
+            round_inputs,
         })
     }
 
-    /// Lifts one row of an unscaled matrix.
-    pub fn lift_row(&self, linear: &Linear, index: usize, out: &mut [f32]) {
-        lift(linear, index, out);
-    }
-
-    /// Runs several linears over one input; outputs rounded to bf16 where `store`.
+    /// Runs linears over one input in one fork; outputs rounded to bf16 where `store`.
     pub fn linear(&mut self, input: Input<'_>, jobs: &mut [Job<'_>], store: bool) -> OpsResult {
-        for job in jobs {
-            let k = job.weight.inp;
-            let mut w = vec![0.0; k];
-            let xs: Vec<Vec<f32>> = input
-                .rows
-                .clone()
-                .map(|r| self.prepared(job.weight, &input.x[r * input.stride..][..k], input.round))
-                .collect();
-            for (i, n) in job.part.clone().enumerate() {
-                lift(job.weight, n, &mut w);
-                for (r, x) in xs.iter().enumerate() {
-                    let y = dot(self.isa, &w, x);
-                    job.out[r * job.stride + i] = if store { bf16::round(y) } else { y };
-                }
-            }
-        }
-        Ok(())
+        self.linears(&mut [(input, jobs)], store)
     }
 
-    fn prepared(&self, weight: &Linear, x: &[f32], round: bool) -> Vec<f32> {
-        let mut x = x.to_vec();
-        if round && self.round_inputs && matches!(weight.format, Format::Fp8 { .. } | Format::Fp4) {
-            let (mut codes, mut scales) = (vec![0; x.len()], vec![0; x.len() / 32]);
-            quant::fp8_block32(&x, &mut codes, &mut scales);
-            quant::fp8_block32_lift(&codes, &scales, &mut x);
-        }
-        x
-    }
-
-    /// Gate and up rows of every list in order.
-    pub fn expert_in(
+    /// Runs linears over several inputs in one fork.
+    pub fn linears(
         &mut self,
-        input: Input<'_>,
-        lists: &[Gathered<'_>],
-        out: [&mut [f32]; 2],
-        inter: usize,
+        inputs: &mut [(Input<'_>, &mut [Job<'_>])],
         store: bool,
     ) -> OpsResult {
-        let [gate, up] = out;
-        for (m, out) in [gate, up].into_iter().enumerate() {
-            let mut at = 0;
-            for list in lists {
-                for &r in list.rows {
-                    let row = input.rows.start + r as usize;
-                    let input = Input { rows: row..row + 1, ..input };
-                    let job = Job::new(list.weights[m], &mut out[at * inter..], inter);
-                    self.linear(input, &mut [job], store)?;
-                    at += 1;
+        let mut which = Vec::new();
+        let mut used = 0;
+        for (input, jobs) in inputs.iter() {
+            let first = used;
+            for job in jobs.iter() {
+                let weight = view(job.weight)?;
+                let known = (first..used).find(|&i| self.prepared[i].fits(&weight));
+                if known.is_none() {
+                    if used == self.prepared.len() {
+                        self.prepared.push(Prepared::default());
+                    }
+                    let rows = input.rows.len();
+                    let source = linear::Input {
+                        x: &input.x[input.rows.start * input.stride..],
+                        stride: input.stride,
+                        rows,
+                        inp: weight.inp(),
+                        round: input.round && self.round_inputs,
+                    };
+                    let prepared = &mut self.prepared[used];
+                    prepared.fill(self.isa, &mut self.team, &source, weight.format())?;
+                    used += 1;
                 }
+                which.push(known.unwrap_or(used - 1));
             }
         }
-        Ok(())
-    }
-
-    /// Sums the lists' outputs into each row.
-    pub fn expert_out(
-        &mut self,
-        input: Input<'_>,
-        lists: &[Gathered<'_, 1>],
-        out: &mut [f32],
-        width: usize,
-        store: bool,
-    ) -> OpsResult {
-        out.fill(0.0);
-        let mut y = vec![0.0; width];
-        let mut at = input.rows.start;
-        for list in lists {
-            for &r in list.rows {
-                let input = Input { rows: at..at + 1, ..input };
-                self.linear(input, &mut [Job::new(list.weights[0], &mut y, width)], store)?;
-                let out = &mut out[r as usize * width..(r as usize + 1) * width];
-                out.iter_mut().zip(&y).for_each(|(o, y)| *o += y);
-                at += 1;
+        let mut which = which.into_iter();
+        let mut tasks = Vec::with_capacity(which.len());
+        for (input, jobs) in inputs.iter_mut() {
+            for job in jobs.iter_mut() {
+                tasks.push(Task {
+                    weight: view(job.weight)?.part(job.part.clone()),
+                    x: &self.prepared[which.next().unwrap_or_default()],
+                    rows: match job.rows {
+                        Some(list) => linear::Rows::List(list),
+                        None => linear::Rows::Range { first: 0, count: input.rows.len() },
+                    },
+                    out: job.out,
+                    stride: job.stride,
+                    round: store,
+                });
             }
         }
-        if store {
-            out.iter_mut().for_each(|o| *o = bf16::round(*o));
-        }
-        Ok(())
+        Ok(self.linear.run(&mut self.team, &mut tasks)?)
     }
 }
 
-kernel! {
-    fn dot(a: &[f32], b: &[f32]) -> f32 = row::dot;
-}
-
-fn lift(linear: &Linear, n: usize, out: &mut [f32]) {
-    let k = linear.inp;
-    let bytes = linear.weight.bytes();
-    let scale = linear.scale.as_ref().map(|s| s.bytes()).unwrap_or_default();
+/// Lifts one row of an unscaled matrix.
+///
+/// # Errors
+/// A scaled matrix.
+pub fn lift_row(linear: &Linear, index: usize, out: &mut [f32]) -> OpsResult {
+    let (bytes, n) = (linear.weight.bytes(), linear.inp);
+    let halves = |lift: fn(u16) -> f32, out: &mut [f32]| {
+        let row = &bytes[2 * n * index..2 * n * (index + 1)];
+        for (b, out) in row.as_chunks().0.iter().zip(out) {
+            *out = lift(u16::from_le_bytes(*b));
+        }
+    };
     match linear.format {
-        Format::Fp8 { block } => {
-            let across = k.div_ceil(block);
-            for (i, out) in out.iter_mut().enumerate() {
-                let s = fp8::e8m0(scale[n / block * across + i / block]);
-                *out = fp8::decode(bytes[n * k + i]) * s;
-            }
-        }
-        Format::Fp4 => {
-            for (i, out) in out.iter_mut().enumerate() {
-                let code = bytes[n * k / 2 + i / 2] >> (4 * (i % 2)) & 15;
-                *out = fp4::decode(code) * fp8::e8m0(scale[n * k / 32 + i / 32]);
-            }
-        }
-        Format::Bf16 | Format::F16 => {
-            let bytes = &bytes[n * k * 2..];
-            for (i, out) in out.iter_mut().enumerate() {
-                let bits = u16::from_le_bytes([bytes[2 * i], bytes[2 * i + 1]]);
-                *out = if linear.format == Format::Bf16 { bf16::lift(bits) } else { bf16::lift_f16(bits) };
-            }
-        }
+        Format::Bf16 => halves(bf16::lift, out),
+        Format::F16 => halves(bf16::lift_f16, out),
         Format::F32 => {
-            let bytes = &bytes[n * k * 4..];
-            for (i, out) in out.iter_mut().enumerate() {
-                *out = f32::from_le_bytes([bytes[4 * i], bytes[4 * i + 1], bytes[4 * i + 2], bytes[4 * i + 3]]);
+            let row = &bytes[4 * n * index..4 * n * (index + 1)];
+            for (b, out) in row.as_chunks().0.iter().zip(out) {
+                *out = f32::from_le_bytes(*b);
             }
+        }
+        other => {
+            return Err(OpsError::Unsupported {
+                backend: NAME,
+                step: "a row read",
+                reason: format!("{}: stored as {other:?}", linear.weight.name()),
+            });
         }
     }
+    Ok(())
 }
 
+/// A linear's stored bytes as the kernels take them.
+fn view(linear: &Linear) -> Result<Weight<'_>, OpsError> {
+    let scale = linear.scale.as_ref().map_or(&[][..], |s| s.bytes());
+    let format = match linear.format {
+        Format::Fp8 { block } => linear::Format::Fp8 { block },
+        Format::Fp4 => linear::Format::Fp4,
+        Format::Bf16 => linear::Format::Bf16,
+        Format::F16 => linear::Format::F16,
+        Format::F32 => linear::Format::F32,
+    };
+    Weight::new(format, linear.weight.bytes(), scale, linear.out, linear.inp).map_err(|e| {
+        OpsError::Unsupported {
+            backend: NAME,
+            step: "a linear",
+            reason: format!("{}: {e}", linear.weight.name()),
+        }
+    })
+}

@@ -7,12 +7,13 @@
 mod attend;
 mod device;
 mod kernel;
+pub mod linear;
 mod ops;
 mod par;
 mod rope;
 mod row;
-pub mod linear;
 pub mod simd;
+mod size;
 mod state;
 mod steps;
 pub mod team;

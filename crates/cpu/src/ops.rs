@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use finback_numerics::fp8::E8M0_NAN;
 use finback_numerics::sample::Scratch;
-use finback_ops::{Keep, Limits, ModelSpec, Ops, OpsError, OpsResult, Rows, Sampling, Site, Span};
+use finback_ops::{
+    Format, Keep, Limits, ModelSpec, Ops, OpsError, OpsResult, Rows, Sampling, Site, Span,
+};
 
 use crate::attend::Keys;
 use crate::device::Device;
@@ -71,18 +73,28 @@ impl CpuOps {
                 reason: format!("hc_mult {} is over {MAX_HC}", dims.hc),
             });
         }
+        for layer in spec.layers.iter().chain(spec.draft_layers()) {
+            if let Format::Fp8 { block } = layer.attn.wo_a.format
+                && !dims.o_rank.is_multiple_of(block)
+            {
+                return Err(OpsError::Unsupported {
+                    backend: NAME,
+                    step: "the output projection",
+                    reason: format!("o_lora_rank {} splits a scale block of {block}", dims.o_rank),
+                });
+            }
+        }
         let layout = Layout::new(&spec);
         let drafter = spec.drafter.as_ref();
         let most_keys = dims.window + dims.index_topk.max(drafter.map_or(0, |d| d.block));
-        let most_rows =
-            spec.sources.iter().map(|s| limits.context / s.ratio).max().unwrap_or(0);
+        let most_rows = spec.sources.iter().map(|s| limits.context / s.ratio).max().unwrap_or(0);
         let layers = || spec.layers.iter().chain(spec.draft_layers());
         let topk = layers().map(|l| l.ffn.topk).max().unwrap_or(0);
         let experts = layers().map(|l| l.ffn.experts.len()).max().unwrap_or(0);
         let rank = drafter.map_or(0, |d| d.markov_embed.inp);
         let chains = if drafter.is_some() { limits.slots } else { 0 };
         Ok(Self {
-            device: Device::new(&spec, &limits, options)?,
+            device: Device::new(spec.numerics.round_inputs, options)?,
             window_frequencies: Frequencies::window(dims, spec.numerics),
             compressed_frequencies: Frequencies::compressed(dims, spec.numerics),
             work: Work::new(&spec, &limits, layout.window_row),
@@ -103,6 +115,29 @@ impl CpuOps {
         })
     }
 
+    /// The streams `[hc, hidden]` of a row of the batch.
+    pub fn streams(&self, row: usize) -> &[f32] {
+        let width = self.spec.dims.hc * self.spec.dims.hidden;
+        &self.work.streams[row * width..(row + 1) * width]
+    }
+
+    /// The compressed rows that a row of the batch attends to, ascending.
+    pub fn picks(&self, row: usize) -> &[u32] {
+        self.work.picks_of(row)
+    }
+
+    /// The experts and weights of the `index`-th row that the last [`Ops::route`] ran.
+    pub fn routes(&self, layer: usize, index: usize) -> &[(u32, f32)] {
+        let topk = self.spec.layer(layer).ffn.topk;
+        &self.work.routes[index * topk..(index + 1) * topk]
+    }
+
+    /// The table rows of the `index`-th row that the last [`Ops::engram`] ran.
+    pub fn engram_rows(&self, index: usize) -> &[u64] {
+        let columns = self.spec.engram.as_ref().map_or(0, |e| e.columns());
+        &self.work.engram_rows[index * columns..(index + 1) * columns]
+    }
+
     /// Refuses an expert in use whose scales hold the NaN byte; each is read once.
     pub(crate) fn check_experts(&self, layer: usize) -> OpsResult {
         for group in &self.groups.used {
@@ -111,7 +146,8 @@ impl CpuOps {
                 continue;
             }
             let expert = &self.spec.layer(layer).ffn.experts[group.expert];
-            for scale in [&expert.w1, &expert.w2, &expert.w3].iter().filter_map(|l| l.scale.as_ref())
+            for scale in
+                [&expert.w1, &expert.w2, &expert.w3].iter().filter_map(|l| l.scale.as_ref())
             {
                 if let Some(at) = scale.bytes().iter().position(|&b| b == E8M0_NAN) {
                     let columns = scale.shape().last().copied().unwrap_or(1).max(1);
@@ -142,7 +178,10 @@ impl CpuOps {
                 )));
             }
             if let Some(id) = span.tokens.iter().find(|&&t| t as usize >= self.spec.dims.vocab) {
-                return Err(over(format!("token id {id}; the vocabulary has {}", self.spec.dims.vocab)));
+                return Err(over(format!(
+                    "token id {id}; the vocabulary has {}",
+                    self.spec.dims.vocab
+                )));
             }
             if let Some(block) = span.blocks.iter().find(|&&b| b as usize >= self.limits.blocks) {
                 return Err(over(format!("KV block {block}; the pool has {}", self.limits.blocks)));

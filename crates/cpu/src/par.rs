@@ -9,7 +9,10 @@ use crate::team::{Team, TeamError};
 pub fn parts(range: Range<usize>, parts: usize) -> Vec<Range<usize>> {
     let (start, len) = (range.start, range.len());
     let n = parts.clamp(1, len.max(1));
-    (0..n).map(|i| start + len * i / n..start + len * (i + 1) / n).filter(|r| !r.is_empty()).collect()
+    (0..n)
+        .map(|i| start + len * i / n..start + len * (i + 1) / n)
+        .filter(|r| !r.is_empty())
+        .collect()
 }
 
 /// The part of a row-major buffer that belongs to each of the consecutive `parts`.

@@ -135,8 +135,7 @@ pub fn coefficients(
     comb: &mut [f32],
 ) {
     let hc = pre.len();
-    let logit =
-        |i: usize, part: usize| (mix[i] * inverse).fma(site.scale[part], site.base[i]);
+    let logit = |i: usize, part: usize| (mix[i] * inverse).fma(site.scale[part], site.base[i]);
     for i in 0..hc {
         pre[i] = math::sigmoid(logit(i, 0)) + site.eps;
         post[i] = 2.0 * math::sigmoid(logit(hc + i, 1));
@@ -196,14 +195,7 @@ pub fn mean<S: Simd>(s: S, streams: &[f32], hc: usize, out: &mut [f32], round: b
 
 /// `weight * silu(min(gate, limit)) * clamp(up, -limit, limit)` into `gate`; a limit of 0 is none.
 #[inline(always)]
-pub fn swiglu<S: Simd>(
-    s: S,
-    gate: &mut [f32],
-    up: &[f32],
-    weight: f32,
-    limit: f32,
-    round: bool,
-) {
+pub fn swiglu<S: Simd>(s: S, gate: &mut [f32], up: &[f32], weight: f32, limit: f32, round: bool) {
     let (weight, high, low) = (s.splat(weight), s.splat(limit), s.splat(-limit));
     for (g, u) in gate.chunks_exact_mut(LANES).zip(up.chunks_exact(LANES)) {
         let (mut gate, mut up) = (s.load(g), s.load(u));

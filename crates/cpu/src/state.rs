@@ -154,12 +154,7 @@ impl State {
     }
 
     /// Compressed row and index key `j` of a source, to write.
-    pub fn pair_mut(
-        &mut self,
-        source: usize,
-        j: usize,
-        blocks: &[u32],
-    ) -> (&mut [u8], &mut [u8]) {
+    pub fn pair_mut(&mut self, source: usize, j: usize, blocks: &[u32]) -> (&mut [u8], &mut [u8]) {
         let l = &self.layout;
         let (row, key) = (l.row_at(source, j, blocks), l.key_at(source, j, blocks));
         // A block's keys lie behind its rows.

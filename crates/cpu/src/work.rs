@@ -98,7 +98,11 @@ pub struct Work {
     pub hidden: Vec<f32>,
     /// Their up projections.
     pub hidden_up: Vec<f32>,
-    /// Gathered Engram rows, `columns * dim`.
+    /// The experts' outputs in the same order, `hidden`.
+    pub expert_out: Vec<f32>,
+    /// Table rows of an Engram layer, `columns`.
+    pub engram_rows: Vec<u64>,
+    /// Their values, `columns * dim`.
     pub engram: Vec<f32>,
     /// Engram keys and value, `(hc + 1) * hidden`.
     pub engram_kv: Vec<f32>,
@@ -120,9 +124,8 @@ impl Work {
         let (d, n) = (&spec.dims, limits.rows);
         let f = |width: usize| vec![0.0f32; n * width];
         let layers = || spec.layers.iter().chain(spec.draft_layers());
-        let most = |get: fn(&finback_ops::Ffn) -> usize| {
-            layers().map(|l| get(&l.ffn)).max().unwrap_or(0)
-        };
+        let most =
+            |get: fn(&finback_ops::Ffn) -> usize| layers().map(|l| get(&l.ffn)).max().unwrap_or(0);
         let (experts, topk) = (most(|f| f.experts.len()), most(|f| f.topk));
         let columns = spec.engram.as_ref().map_or(0, |e| e.columns() * e.dim);
         Self {
@@ -160,6 +163,8 @@ impl Work {
             routes: vec![(0, 0.0); n * topk],
             hidden: f((topk + 1) * d.inter),
             hidden_up: f((topk + 1) * d.inter),
+            expert_out: f((topk + 1) * d.hidden),
+            engram_rows: Vec::with_capacity(n * spec.engram.as_ref().map_or(0, |e| e.columns())),
             engram: f(columns),
             engram_kv: if columns > 0 { f((d.hc + 1) * d.hidden) } else { Vec::new() },
             taps: f(spec.drafter.as_ref().map_or(0, |x| x.taps * d.hidden)),
@@ -195,7 +200,9 @@ impl Work {
             });
             for (j, &token) in span.tokens.iter().enumerate() {
                 let (row, position) = (self.rows.len(), span.start + j);
-                debug_assert!(compressed.is_none() || position / BLOCK_POSITIONS < span.blocks.len());
+                debug_assert!(
+                    compressed.is_none() || position / BLOCK_POSITIONS < span.blocks.len()
+                );
                 self.rows.push(Row { span: i, position, token });
                 self.angles.window.set(row, position, window);
                 if let Some(frequencies) = compressed {

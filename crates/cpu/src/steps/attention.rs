@@ -8,14 +8,14 @@ use finback_ops::{OpsResult, Rows};
 
 use crate::attend::Keys;
 use crate::device::{Input, Job};
+use crate::kernel::kernel;
+use crate::ops::CpuOps;
 use crate::par::{cut, each, parts};
 use crate::rope::{Angles, rotate};
+use crate::row;
 use crate::simd::{LANES, Simd};
 use crate::state::State;
 use crate::work::{SpanRows, Work};
-use crate::kernel::kernel;
-use crate::ops::CpuOps;
-use crate::row;
 
 impl CpuOps {
     pub(crate) fn project_step(&mut self, layer: usize, kv: Rows, q: Rows) -> OpsResult {
@@ -27,7 +27,8 @@ impl CpuOps {
         let kv_out = &mut work.kv[kv.start * dims.head_dim..];
         let kv_job = Job::new(&weights.wkv, kv_out, dims.head_dim);
         if q == kv {
-            let qr_job = Job::new(&weights.wq_a, &mut work.qr[q.start * dims.q_rank..], dims.q_rank);
+            let qr_job =
+                Job::new(&weights.wq_a, &mut work.qr[q.start * dims.q_rank..], dims.q_rank);
             self.device.linear(input(kv.clone(), &work.x), &mut [kv_job, qr_job], round)?;
         } else {
             self.device.linear(input(kv.clone(), &work.x), &mut [kv_job], round)?;
@@ -44,15 +45,15 @@ impl CpuOps {
         let (isa, work) = (self.device.isa, &mut self.work);
         let qr = &mut work.qr[q.start * dims.q_rank..q.end * dims.q_rank];
         norm_rows(isa, qr, &weights.q_norm, dims.eps, round);
-        let input =
-            Input { x: &work.qr, stride: dims.q_rank, rows: q.clone(), round: true };
+        let input = Input { x: &work.qr, stride: dims.q_rank, rows: q.clone(), round: true };
         let width = dims.heads * dims.head_dim;
         let out = &mut work.q[q.start * width..];
         self.device.linear(input, &mut [Job::new(&weights.wq_b, out, width)], round)?;
         let angles = work.angles.of(spec.layer(layer).ratio);
         let queries = &mut work.q[q.start * width..q.end * width];
         let parts = parts(q, self.device.team.threads());
-        let mut contexts: Vec<_> = parts.iter().cloned().zip(split(queries, width, &parts)).collect();
+        let mut contexts: Vec<_> =
+            parts.iter().cloned().zip(split(queries, width, &parts)).collect();
         each(&mut self.device.team, &mut contexts, |_, (rows, queries)| {
             for (r, row) in rows.clone().zip(queries.chunks_exact_mut(width)) {
                 turn_heads(isa, angles, r, row, dims.head_dim, false, round);

@@ -1,14 +1,14 @@
 //! The mixture of experts: the router, and the experts of many rows at once.
 
 use finback_numerics::math;
-use finback_ops::{OpsResult, Rows, Scoring};
+use finback_ops::{Expert, Ffn, OpsResult, Rows, Scoring};
 
-use crate::device::{Gathered, Input, Job};
-use crate::par::{cut, each, parts};
-use crate::simd::Simd;
+use crate::device::{Input, Job};
 use crate::kernel::kernel;
 use crate::ops::CpuOps;
+use crate::par::{cut, each, parts};
 use crate::row;
+use crate::simd::{Isa, Simd};
 
 impl CpuOps {
     pub(crate) fn route_step(&mut self, layer: usize, rows: Rows) -> OpsResult {
@@ -42,40 +42,85 @@ impl CpuOps {
         let round = spec.numerics.round_stores;
         self.groups.fill(&self.work.routes[..n * topk], topk, ffn.experts.len());
         self.check_experts(layer)?;
-        // Hidden rows: one for each (row, place) in expert order, then the shared expert's.
-        let work = &mut self.work;
+        let (routed, work, groups) = (n * topk, &mut self.work, &self.groups);
+        let total = routed + n;
         let input = Input { x: &work.x, stride: dims.hidden, rows: rows.clone(), round: true };
-        let (gate, up) = (&mut work.hidden, &mut work.hidden_up);
-        let mut lists: Vec<Gathered<'_>> = Vec::with_capacity(self.groups.used.len() + 1);
-        for group in &self.groups.used {
-            let e = &ffn.experts[group.expert];
-            lists.push(Gathered { weights: [&e.w1, &e.w3], rows: self.groups.rows(group) });
+        let mut gates = &mut work.hidden[..total * inter];
+        let mut ups = &mut work.hidden_up[..total * inter];
+        let mut jobs = Vec::with_capacity(2 * groups.used.len() + 2);
+        for (expert, list) in groups.lists(ffn, n) {
+            let (gate, up) =
+                (take(&mut gates, list.len() * inter), take(&mut ups, list.len() * inter));
+            jobs.push(Job::gathered(&expert.w1, list, gate));
+            jobs.push(Job::gathered(&expert.w3, list, up));
         }
-        lists.push(Gathered { weights: [&ffn.shared.w1, &ffn.shared.w3], rows: &self.groups.all[..n] });
-        self.device.expert_in(input, &lists, [&mut gate[..], &mut up[..]], inter, round)?;
+        self.device.linear(input, &mut jobs, round)?;
 
-        let routed = n * topk;
-        let split = parts(0..routed + n, self.device.team.threads());
-        let mut contexts: Vec<_> =
-            cut(gate, inter, &split).into_iter().zip(cut(up, inter, &split)).zip(split).collect();
-        let (isa, limit, weights) = (self.device.isa, dims.swiglu_limit, &self.groups.weights);
+        let split = parts(0..total, self.device.team.threads());
+        let mut contexts: Vec<_> = cut(&mut work.hidden, inter, &split)
+            .into_iter()
+            .zip(cut(&mut work.hidden_up, inter, &split))
+            .zip(split)
+            .collect();
+        let (isa, limit) = (self.device.isa, dims.swiglu_limit);
         each(&mut self.device.team, &mut contexts, |_, ((gate, up), part)| {
             let hidden = gate.chunks_exact_mut(inter).zip(up.chunks_exact(inter));
             for (i, (gate, up)) in part.clone().zip(hidden) {
-                swiglu(isa, gate, up, weights.get(i).copied().unwrap_or(1.0), limit, round);
+                let weight = groups.weights.get(i).copied().unwrap_or(1.0);
+                swiglu(isa, gate, up, weight, limit, round);
             }
         })?;
 
-        let mut lists: Vec<Gathered<'_, 1>> = Vec::with_capacity(self.groups.used.len() + 1);
-        for group in &self.groups.used {
-            let e = &ffn.experts[group.expert];
-            lists.push(Gathered { weights: [&e.w2], rows: self.groups.rows(group) });
+        let input = Input { x: &work.hidden, stride: inter, rows: 0..total, round: true };
+        let mut outs = &mut work.expert_out[..total * dims.hidden];
+        let mut jobs = Vec::with_capacity(groups.used.len() + 1);
+        let mut from = 0;
+        for (expert, list) in groups.lists(ffn, n) {
+            let places = &groups.all[from..from + list.len()];
+            let out = take(&mut outs, list.len() * dims.hidden);
+            jobs.push(Job::gathered(&expert.w2, places, out));
+            from += list.len();
         }
-        lists.push(Gathered { weights: [&ffn.shared.w2], rows: &self.groups.all[..n] });
-        let input = Input { x: &work.hidden, stride: inter, rows: 0..routed + n, round: true };
-        let out = &mut work.y[rows.start * dims.hidden..rows.end * dims.hidden];
-        self.device.expert_out(input, &lists, out, dims.hidden, round)?;
+        self.device.linear(input, &mut jobs, round)?;
+
+        let split = parts(rows.clone(), self.device.team.threads());
+        let mut contexts: Vec<_> =
+            cut(&mut work.y, dims.hidden, &split).into_iter().zip(split).collect();
+        let expert_out = &work.expert_out;
+        each(&mut self.device.team, &mut contexts, |_, (y, part)| {
+            for (r, y) in part.clone().zip(y.chunks_exact_mut(dims.hidden)) {
+                let i = r - rows.start;
+                let shared = routed + i;
+                let row = |place: usize| &expert_out[place * dims.hidden..][..dims.hidden];
+                let places = &groups.places[i * topk..(i + 1) * topk];
+                sum_experts(isa, places.iter().map(|&p| row(p as usize)), row(shared), y, round);
+            }
+        })?;
         Ok(())
+    }
+}
+
+/// Cuts the first `len` values off a buffer.
+fn take<'a>(rest: &mut &'a mut [f32], len: usize) -> &'a mut [f32] {
+    let (own, others) = std::mem::take(rest).split_at_mut(len);
+    *rest = others;
+    own
+}
+
+/// The routed experts' rows in ascending id, then the shared one's, summed and rounded once.
+fn sum_experts<'a>(
+    isa: Isa,
+    routed: impl Iterator<Item = &'a [f32]>,
+    shared: &'a [f32],
+    y: &mut [f32],
+    round: bool,
+) {
+    y.fill(0.0);
+    for row in routed.chain([shared]) {
+        y.iter_mut().zip(row).for_each(|(y, x)| *y += x);
+    }
+    if round {
+        round_row(isa, y);
     }
 }
 
@@ -88,8 +133,10 @@ pub struct Groups {
     order: Vec<u32>,
     /// Routing weights in the same order.
     pub weights: Vec<f32>,
-    /// `0, 1, 2, ..`: the rows of the shared expert.
-    pub all: Vec<u32>,
+    /// Of each row's routes in turn, their places in that order.
+    places: Vec<u32>,
+    /// `0, 1, 2, ..`, as many as routes and shared rows together.
+    all: Vec<u32>,
     starts: Vec<u32>,
 }
 
@@ -109,7 +156,8 @@ impl Groups {
             used: Vec::with_capacity(experts),
             order: Vec::with_capacity(rows * topk),
             weights: Vec::with_capacity(rows * topk),
-            all: (0..rows as u32).collect(),
+            places: Vec::with_capacity(rows * topk),
+            all: (0..(rows * (topk + 1)) as u32).collect(),
             starts: Vec::with_capacity(experts + 1),
         }
     }
@@ -119,9 +167,19 @@ impl Groups {
         &self.order[group.start..group.end]
     }
 
+    /// Each used expert with its rows, ascending; then the shared one with all `n`.
+    fn lists<'a>(
+        &'a self,
+        ffn: &'a Ffn,
+        n: usize,
+    ) -> impl Iterator<Item = (&'a Expert, &'a [u32])> {
+        let routed = self.used.iter().map(|group| (&ffn.experts[group.expert], self.rows(group)));
+        routed.chain([(&ffn.shared, &self.all[..n])])
+    }
+
     /// Sorts routes `[rows, topk]` by expert.
     fn fill(&mut self, routes: &[(u32, f32)], topk: usize, experts: usize) {
-        let Self { used, order, weights, starts, .. } = self;
+        let Self { used, order, weights, places, starts, .. } = self;
         starts.clear();
         starts.resize(experts + 1, 0);
         for &(e, _) in routes {
@@ -141,8 +199,10 @@ impl Groups {
         order.resize(routes.len(), 0);
         weights.clear();
         weights.resize(routes.len(), 0.0);
+        places.clear();
         for (i, &(e, weight)) in routes.iter().enumerate() {
             let at = &mut starts[e as usize];
+            places.push(*at);
             order[*at as usize] = (i / topk) as u32;
             weights[*at as usize] = weight;
             *at += 1;
@@ -161,6 +221,7 @@ struct Router<'a> {
 
 kernel! {
     fn route(router: &Router<'_>, scores: &mut [f32], routes: &mut [(u32, f32)]) = route_body;
+    fn round_row(x: &mut [f32]) = row::round_row;
     fn swiglu(gate: &mut [f32], up: &[f32], weight: f32, limit: f32, round: bool) = row::swiglu;
 }
 
@@ -222,5 +283,6 @@ mod tests {
             groups.used.iter().map(|g| (g.expert, groups.rows(g))).collect();
         assert_eq!(seen, [(0, &[1][..]), (1, &[0, 2]), (3, &[0, 1, 2])]);
         assert_eq!(groups.weights, [1.0, 0.5, 4.0, 0.25, 2.0, 8.0]);
+        assert_eq!(groups.places, [1, 3, 0, 4, 2, 5]);
     }
 }

@@ -3,10 +3,10 @@
 use finback_numerics::sample::{self, Params, Scratch};
 use finback_ops::{OpsResult, Rows, Sampling};
 
-use crate::device::{Input, Job};
-use crate::par::{each, parts};
+use crate::device::{Input, Job, lift_row};
 use crate::kernel::kernel;
 use crate::ops::CpuOps;
+use crate::par::{each, parts};
 use crate::row;
 use crate::simd::Simd;
 
@@ -112,11 +112,10 @@ impl CpuOps {
                     _ => work.drafts[i * block + j - 1],
                 };
                 let embed = &mut self.markov[i * rank..(i + 1) * rank];
-                self.device.lift_row(&drafter.markov_embed, before as usize, embed);
+                lift_row(&drafter.markov_embed, before as usize, embed)?;
                 let h = &work.x[(i * block + j) * d..(i * block + j + 1) * d];
                 let (for_h, for_embed) = drafter.confidence.split_at(d);
-                work.confidence[i * block + j] =
-                    dot(isa, for_h, h) + dot(isa, for_embed, embed);
+                work.confidence[i * block + j] = dot(isa, for_h, h) + dot(isa, for_embed, embed);
             }
             let input = Input { x: &self.markov, stride: rank, rows: 0..spans, round: true };
             let job = Job::new(&drafter.markov_head, &mut self.markov_logits, vocab);
@@ -128,7 +127,13 @@ impl CpuOps {
                 logits.iter_mut().zip(term).for_each(|(l, m)| *l += m);
                 let position = work.spans[i].start + 1 + j;
                 // A row that cannot be chosen from proposes id 0: a wrong draft costs, never harms.
-                let choice = choose(isa, logits, &params_of(sampling), position as u64, &mut self.samplers[0]);
+                let choice = choose(
+                    isa,
+                    logits,
+                    &params_of(sampling),
+                    position as u64,
+                    &mut self.samplers[0],
+                );
                 work.drafts[i * block + j] = choice.unwrap_or(0);
             }
         }

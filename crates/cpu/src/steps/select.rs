@@ -6,12 +6,12 @@ use finback_numerics::rows as packed;
 use finback_ops::{OpsResult, Rows};
 
 use crate::device::{Input, Job};
+use crate::kernel::kernel;
+use crate::ops::CpuOps;
 use crate::par::{cut, each, parts};
 use crate::simd::Simd;
 use crate::steps::attention::turn_heads;
 use crate::topk::{Query, best, block_rows, candidate_blocks};
-use crate::kernel::kernel;
-use crate::ops::CpuOps;
 
 /// What one worker needs to score and choose.
 pub struct Selector {
@@ -23,11 +23,7 @@ pub struct Selector {
 impl Selector {
     /// Room for `most` compressed rows.
     pub fn new(most: usize, index_dim: usize) -> Self {
-        Self {
-            scores: vec![0.0; most],
-            ranks: Vec::with_capacity(most),
-            key: vec![0.0; index_dim],
-        }
+        Self { scores: vec![0.0; most], ranks: Vec::with_capacity(most), key: vec![0.0; index_dim] }
     }
 }
 
@@ -99,8 +95,8 @@ impl CpuOps {
                 };
                 let keys = |j: usize| state.key(source, j, blocks);
                 let picks = &mut picks[i * dims.index_topk..(i + 1) * dims.index_topk];
-                let chosen = &mut candidates
-                    [i * dims.candidate_blocks..(i + 1) * dims.candidate_blocks];
+                let chosen =
+                    &mut candidates[i * dims.candidate_blocks..(i + 1) * dims.candidate_blocks];
                 if level == Level::Within {
                     let chosen = &chosen[..n_candidates[i]];
                     let ranges = chosen.iter().map(|&b| block_rows(b, dims.candidate_size, seen));

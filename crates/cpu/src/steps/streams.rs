@@ -4,13 +4,13 @@ use std::ops::Range;
 
 use finback_ops::{Engram, EngramLayer, OpsError, OpsResult, Rows, Site};
 
-use crate::device::{Input, Job};
+use crate::device::{Input, Job, lift_row};
+use crate::kernel::kernel;
+use crate::ops::CpuOps;
 use crate::par::{cut, each, parts};
 use crate::row::{self, Mix};
 use crate::simd::Simd;
 use crate::work::Work;
-use crate::kernel::kernel;
-use crate::ops::CpuOps;
 
 impl CpuOps {
     pub(crate) fn embed_step(&mut self, rows: Rows) -> OpsResult {
@@ -19,7 +19,7 @@ impl CpuOps {
         for r in rows {
             let streams = &mut work.streams[r * hc * d..(r + 1) * hc * d];
             let (first, others) = streams.split_at_mut(d);
-            self.device.lift_row(&spec.embed, work.rows[r].token as usize, first);
+            lift_row(&spec.embed, work.rows[r].token as usize, first)?;
             others.chunks_exact_mut(d).for_each(|s| s.copy_from_slice(first));
             let pre = &mut work.pre[r * hc..(r + 1) * hc];
             pre.fill(0.0);
@@ -35,24 +35,23 @@ impl CpuOps {
         };
         let (d, hc, n) = (spec.dims.hidden, spec.dims.hc, rows.len());
         let width = engram.columns() * engram.dim;
-        let (mut ids, mut hashed) = (Vec::new(), Vec::new());
+        let mut ids = Vec::with_capacity(engram.ngram);
+        self.work.engram_rows.clear();
         for (i, r) in rows.clone().enumerate() {
             let kept = &self.state.slot(self.work.spans[self.work.rows[r].span].slot).recent;
             recent_ids(engram, &self.work, kept, r, &mut ids);
-            hashed.clear();
-            engram.rows(weights.which, &ids, &mut hashed);
+            let hashed = &mut self.work.engram_rows;
+            engram.rows(weights.which, &ids, hashed);
             let out = &mut self.work.engram[i * width..(i + 1) * width];
-            gather(weights, engram.dim, &hashed, out)?;
+            gather(weights, engram.dim, &hashed[i * engram.columns()..], out)?;
         }
         let round = spec.numerics.round_stores;
         let input = Input { x: &self.work.engram, stride: width, rows: 0..n, round: true };
         let (kv, kv_width) = (&mut self.work.engram_kv, (hc + 1) * d);
         self.device.linear(input, &mut [Job::new(&weights.wkv, kv, kv_width)], round)?;
         let parts = parts(rows.clone(), self.device.team.threads());
-        let mut contexts: Vec<_> = cut(&mut self.work.streams, hc * d, &parts)
-            .into_iter()
-            .zip(parts)
-            .collect();
+        let mut contexts: Vec<_> =
+            cut(&mut self.work.streams, hc * d, &parts).into_iter().zip(parts).collect();
         let (isa, eps, kv) = (self.device.isa, spec.dims.eps, &self.work.engram_kv);
         each(&mut self.device.team, &mut contexts, |_, (streams, part)| {
             let first = (part.start - rows.start) * kv_width;
@@ -232,12 +231,7 @@ fn recent_ids(engram: &Engram, work: &Work, kept: &[u32], r: usize, ids: &mut Ve
 }
 
 /// Reads and lifts the hashed rows of a table.
-fn gather(
-    weights: &EngramLayer,
-    dim: usize,
-    hashed: &[u64],
-    out: &mut [f32],
-) -> OpsResult {
+fn gather(weights: &EngramLayer, dim: usize, hashed: &[u64], out: &mut [f32]) -> OpsResult {
     let (codes, scales) = (weights.table.bytes(), weights.table_scale.bytes());
     let blocks = dim / 32;
     for (row, out) in hashed.iter().zip(out.chunks_exact_mut(dim)) {

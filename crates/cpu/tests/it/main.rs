@@ -2,4 +2,5 @@
 
 mod load;
 mod rows;
+mod trace;
 mod vectors;
