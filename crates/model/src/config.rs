@@ -286,18 +286,17 @@ fn multiple(t: &Fields<'_>, field: &str, value: usize, of: usize) -> LoadResult<
     }
 }
 
-/// The target's ratios; the file may list the draft blocks' too, which have to be 0.
+/// The target's ratios; entries for draft blocks may follow, which have to be 0.
 fn read_ratios(t: &Fields<'_>, layers: usize) -> LoadResult<Vec<usize>> {
     let field = "compress_ratios";
     let mut ratios = t.counts(field, 0..=256)?;
-    let drafts = t.count("num_nextn_predict_layers", 0..=64, Some(0))?;
-    if ratios.len() != layers && ratios.len() != layers + drafts {
-        let wanted = format!("{layers} (num_hidden_layers), or {drafts} more for the draft blocks");
-        return Err(t.refuse(field, format!("{} entries", ratios.len()), wanted));
+    if ratios.len() < layers {
+        let found = format!("{} entries", ratios.len());
+        return Err(t.refuse(field, found, format!("one a layer, {layers} (num_hidden_layers)")));
     }
     if ratios[layers..].iter().any(|&r| r > 0) {
-        let found = format!("{:?} for the draft blocks", &ratios[layers..]);
-        return Err(t.refuse(field, found, "0 for each of them"));
+        let found = format!("{:?} after the {layers} layers", &ratios[layers..]);
+        return Err(t.refuse(field, found, "0 for each draft block"));
     }
     ratios.truncate(layers);
     Ok(ratios)
@@ -316,7 +315,8 @@ fn read_candidate(t: &Fields<'_>, layers: usize) -> LoadResult<Option<CandidateC
 }
 
 fn read_yarn(t: &Fields<'_>) -> LoadResult<Option<Yarn>> {
-    let Some(y) = t.object("rope_scaling", "rope_scaling.")? else { return Ok(None) };
+    let path = if t.path.is_empty() { "rope_scaling." } else { "text_config.rope_scaling." };
+    let Some(y) = t.object("rope_scaling", path)? else { return Ok(None) };
     if y.map.is_empty() {
         return Ok(None);
     }
@@ -350,7 +350,7 @@ fn read_engram(t: &Fields<'_>, layers: usize, vocab: usize) -> LoadResult<Option
         layer_ids: t.layers("engram_layer_ids", layers)?,
         vocab_size: t.count("engram_vocab_size", 2..=1 << 40, None)? as u64,
         max_ngram_size: t.count("engram_max_ngram_size", 2..=16, None)?,
-        n_heads: t.count("engram_n_heads", 1..=16, None)?,
+        n_heads: t.count("engram_n_heads", 1..=64, None)?,
         head_dim: multiple(t, "engram_head_dim", head_dim, WIDTH)?,
         pad_token_id: t.token(pad, vocab, Some(2.min(vocab - 1)))?,
         compressed_vocab_size: t.count("engram_compressed_vocab_size", 1..=vocab, None)?,

@@ -3,6 +3,7 @@ use std::time::Instant;
 use proptest::prelude::*;
 
 use super::*;
+use crate::config::Config;
 
 /// The released sizes.
 fn release() -> EngramConfig {
@@ -122,4 +123,23 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn rows_are_those_of_the_stored_cases() {
+    let mut checked = 0;
+    for case in finback_testkit::cases() {
+        let config = Config::load(&finback_testkit::checkpoint(&case.checkpoint)).unwrap();
+        let Some(e) = &config.engram else { continue };
+        let engram = address(e, finback_testkit::token_map(&case.checkpoint));
+        let ids = case.prompt.iter().rev().map(|&t| Some(engram.map[t as usize]));
+        let recent: Vec<_> = ids.take(engram.ngram).collect();
+        for (which, layer) in e.layer_ids.iter().enumerate() {
+            let mut got = Vec::new();
+            rows(&engram, which, &recent, &mut got);
+            assert_eq!(got, case.trace.engram_rows[layer], "{} layer {layer}", case.name);
+            checked += 1;
+        }
+    }
+    assert_eq!(checked, 20);
 }

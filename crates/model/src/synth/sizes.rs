@@ -176,7 +176,7 @@ fn table_rows(text: &Value) -> Vec<u64> {
     let number = |field: &str, most: u64| text[field].as_u64().unwrap_or(0).min(most);
     let tables = text["engram_layer_ids"].as_array().map_or(0, Vec::len).min(1024);
     let columns =
-        number("engram_max_ngram_size", 16).saturating_sub(1) * number("engram_n_heads", 16);
+        number("engram_max_ngram_size", 16).saturating_sub(1) * number("engram_n_heads", 64);
     let from = number("engram_vocab_size", 1 << 40);
     primes_from(from, tables, columns as usize).iter().map(|p| p.iter().sum()).collect()
 }
