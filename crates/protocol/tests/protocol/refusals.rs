@@ -1,0 +1,221 @@
+//! What a body may not say, and how it is told.
+
+use finback_protocol::Error;
+use serde_json::{Value, json};
+
+use crate::api;
+
+/// The error of a body with these fields beside a good prompt, on both routes where it is common.
+fn refused(fields: &Value) -> Error {
+    let mut body = json!({"prompt": "a"});
+    body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    api().completion(body.to_string().as_bytes()).expect_err(&format!("{fields} is refused"))
+}
+
+fn chat_refused(fields: &Value) -> Error {
+    let mut body = json!({"messages": [{"role": "user", "content": "Hi"}]});
+    body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    api().chat(body.to_string().as_bytes()).expect_err(&format!("{fields} is refused"))
+}
+
+#[test]
+fn malformed_parameters_are_named_on_both_routes() {
+    let cases = [
+        ("temperature", json!(true), "a number from 0 to 2"),
+        ("temperature", json!("0.5"), "a number from 0 to 2"),
+        ("temperature", json!(-0.1), "a number from 0 to 2"),
+        ("temperature", json!(2.1), "a number from 0 to 2"),
+        ("temperature", json!([1]), "a number from 0 to 2"),
+        ("top_p", json!(0), "a number above 0, at most 1"),
+        ("top_p", json!(1.01), "a number above 0, at most 1"),
+        ("top_p", json!(false), "a number above 0, at most 1"),
+        ("top_k", json!(1.5), "a whole number from 0 (all) to 4294967295, or -1 (all)"),
+        ("top_k", json!(-2), "a whole number from 0 (all) to 4294967295, or -1 (all)"),
+        (
+            "top_k",
+            json!(4_294_967_296u64),
+            "a whole number from 0 (all) to 4294967295, or -1 (all)",
+        ),
+        ("min_p", json!(1.5), "a number from 0 to 1"),
+        ("seed", json!(1.5), "a whole number from 0 to 18446744073709551615"),
+        ("seed", json!(-1), "a whole number from 0 to 18446744073709551615"),
+        ("seed", json!("7"), "a whole number from 0 to 18446744073709551615"),
+        ("max_tokens", json!(0), "a whole number of at least 1"),
+        ("max_tokens", json!(2.5), "a whole number of at least 1"),
+        ("max_completion_tokens", json!("9"), "a whole number of at least 1"),
+        ("ignore_eos", json!(1), "true or false"),
+        ("stream", json!("true"), "true or false"),
+        ("stream_options", json!(true), "an object"),
+        ("stop", json!(""), "a text or a list of at most 16, none of them empty"),
+        ("stop", json!(["a", ""]), "a text or a list of at most 16, none of them empty"),
+        ("stop", json!([1]), "a text or a list of at most 16, none of them empty"),
+        ("stop", json!({}), "a text or a list of at most 16, none of them empty"),
+    ];
+    for (field, value, accepted) in cases {
+        for error in [refused(&json!({field: value})), chat_refused(&json!({field: value}))] {
+            assert_eq!(error.to_string(), format!("{field} is {value}; accepted: {accepted}"));
+            assert_eq!((error.param(), error.code()), (Some(field), "invalid_value"));
+        }
+    }
+    let many = vec!["x"; 17];
+    assert_eq!(refused(&json!({"stop": many})).param(), Some("stop"));
+    let error = refused(&json!({"stream_options": {"include_usage": 1}}));
+    assert_eq!(error.to_string(), "stream_options.include_usage is 1; accepted: true or false");
+}
+
+#[test]
+fn two_limits_that_differ_are_refused() {
+    let error = refused(&json!({"max_tokens": 3, "max_completion_tokens": 4}));
+    assert_eq!(
+        error.to_string(),
+        "max_tokens is 3; accepted: the value of max_completion_tokens, 4, or only one of the two"
+    );
+    let body = br#"{"prompt": "a", "max_tokens": 3, "max_completion_tokens": 3}"#;
+    assert_eq!(api().completion(body).unwrap().request.max_tokens, 3);
+}
+
+#[test]
+fn what_is_not_there_is_refused_by_name() {
+    let common = [
+        ("n", json!(2), "1"),
+        ("n", json!("1"), "1"),
+        ("best_of", json!(3), "1"),
+        ("presence_penalty", json!(0.5), "0"),
+        ("frequency_penalty", json!(-1), "0"),
+        ("repetition_penalty", json!(1.1), "1"),
+        ("logit_bias", json!({"5": 1}), "an empty object"),
+        ("min_tokens", json!(4), "0"),
+        ("stop_token_ids", json!([3]), "an empty list"),
+        ("prompt_logprobs", json!(1), "null"),
+        ("guided_json", json!({}), "null"),
+    ];
+    let check = |error: Error, field: &str, value: &Value, accepted: &str| {
+        let message =
+            format!("{field} is {value}, which this server does not support; accepted: {accepted}");
+        assert_eq!(error.to_string(), message);
+        assert_eq!((error.param(), error.code()), (Some(field), "unsupported_value"));
+    };
+    for (field, value, accepted) in common {
+        check(refused(&json!({field: value})), field, &value, accepted);
+        check(chat_refused(&json!({field: value})), field, &value, accepted);
+    }
+    for (field, value, accepted) in [
+        ("echo", json!(true), "false"),
+        ("suffix", json!("end"), "an empty text"),
+        ("logprobs", json!(0), "false"),
+    ] {
+        check(refused(&json!({field: value})), field, &value, accepted);
+    }
+    for (field, value, accepted) in [
+        ("logprobs", json!(true), "false"),
+        ("top_logprobs", json!(2), "0"),
+        ("response_format", json!({"type": "json_object"}), "{\"type\":\"text\"}"),
+        ("functions", json!([{}]), "an empty list"),
+        ("modalities", json!(["audio"]), "[\"text\"]"),
+    ] {
+        check(chat_refused(&json!({field: value})), field, &value, accepted);
+    }
+}
+
+#[test]
+fn bad_prompts_name_the_place() {
+    let id = "a token id, a whole number from 0 to 4294967295";
+    let any = "a text, a list of token ids, or a list of one of these";
+    for (prompt, message) in [
+        (json!(5), format!("prompt is 5; accepted: {any}")),
+        (json!({}), format!("prompt is {{}}; accepted: {any}")),
+        (json!([1, -1]), format!("prompt[1] is -1; accepted: {id}")),
+        (json!([4_294_967_296u64]), format!("prompt[0] is 4294967296; accepted: {id}")),
+        (json!([[4_294_967_296u64]]), format!("prompt[0][0] is 4294967296; accepted: {id}")),
+        (json!([[1, 2.5]]), format!("prompt[0][1] is 2.5; accepted: {id}")),
+        (json!([[true]]), format!("prompt[0][0] is true; accepted: {id}")),
+        (
+            json!(["a", "b"]),
+            "prompt[0] is \"a\"; accepted: a token id; a request has one prompt".to_owned(),
+        ),
+        (
+            json!([[1], [2]]),
+            "prompt[0] is [1]; accepted: a token id; a request has one prompt".to_owned(),
+        ),
+    ] {
+        assert_eq!(refused(&json!({"prompt": prompt})).to_string(), message);
+    }
+    let error = api().completion(b"{}").unwrap_err();
+    assert_eq!(error.to_string(), format!("prompt is missing; accepted: {any}"));
+    assert_eq!((error.param(), error.code()), (Some("prompt"), "missing_field"));
+}
+
+#[test]
+fn bad_messages_name_the_message() {
+    for (messages, start) in [
+        (json!(null), "messages is missing; accepted: a list of at least one message"),
+        (json!([]), "messages is []; accepted: a list of at least one message"),
+        (json!("Hi"), "messages is \"Hi\"; accepted: a list of at least one message"),
+        (json!(["Hi"]), "messages[0] is \"Hi\"; accepted: an object with role and content"),
+        (
+            json!([{"role": "user", "content": "a"}, {"role": "ghost", "content": "b"}]),
+            "messages[1] is {\"role\":\"ghost\",\"content\":\"b\"}; accepted: a message of the \
+             chat format (unknown variant `ghost`",
+        ),
+        (
+            json!([{"role": "user"}]),
+            "messages[0] is {\"role\":\"user\"}; accepted: a message of the chat format (missing",
+        ),
+        (
+            json!([{"role": "user", "content": 7}]),
+            "messages[0] is {\"role\":\"user\",\"content\":7}; accepted: a message",
+        ),
+        (
+            json!([{"role": "tool", "content": "x", "tool_call_id": "1"}]),
+            "messages cannot be converted: ",
+        ),
+        (
+            json!([{"role": "user", "content": [{"type": "image_url",
+                "image_url": {"url": "https://example.org/a.png"}}]}]),
+            "messages is a conversation with 1 images, which this server does not support; \
+             accepted: text",
+        ),
+    ] {
+        let error = chat_refused(&json!({"messages": messages})).to_string();
+        assert!(error.starts_with(start), "{error}\n{start}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}
+
+#[test]
+fn bodies_that_are_no_object_say_where() {
+    let api = api();
+    for (body, start) in [
+        (&b""[..], "the request body is not JSON: EOF while parsing a value at line 1 column 0"),
+        (b"{\"a\": 1,\n \"b\": NaN}", "the request body is not JSON: expected value at line 2"),
+        (
+            b"{\"temperature\": 1e999}",
+            "the request body is not JSON: number out of range at line 1",
+        ),
+        (b"\xff", "the request body is not JSON: expected value at line 1 column 1"),
+        (b"[1]", "the request body is [1]; accepted: a JSON object"),
+    ] {
+        for error in [api.chat(body).unwrap_err(), api.completion(body).unwrap_err()] {
+            assert!(error.to_string().starts_with(start), "{error}");
+            assert_eq!(error.code(), "invalid_json");
+        }
+    }
+}
+
+#[test]
+fn another_model_is_not_found() {
+    for model in [json!("gpt-4"), json!(5)] {
+        let error = refused(&json!({"model": model}));
+        assert_eq!(
+            error.to_string(),
+            format!("the model {model} does not exist; this server serves \"demo\"")
+        );
+        assert_eq!((error.param(), error.code()), (Some("model"), "model_not_found"));
+    }
+}
+
+#[test]
+fn long_values_are_shortened() {
+    let error = refused(&json!({"temperature": "9".repeat(1000)})).to_string();
+    assert!(error.len() < 130 && error.contains('…'), "{error}");
+}
