@@ -71,22 +71,30 @@ impl Keys {
 
     #[inline(always)]
     fn scores<S: Simd, const H: usize>(&mut self, s: S, q: &[f32], scale: f32, padded: usize) {
+        let pairs = self.len / 2 * 2;
+        for k in (0..pairs).step_by(2) {
+            self.score_keys::<S, H, 2>(s, q, scale, padded, k);
+        }
+        if pairs < self.len {
+            self.score_keys::<S, H, 1>(s, q, scale, padded, pairs);
+        }
+    }
+
+    #[inline(always)]
+    fn score_keys<S: Simd, const H: usize, const K: usize>(
+        &mut self,
+        s: S,
+        q: &[f32],
+        scale: f32,
+        padded: usize,
+        k: usize,
+    ) {
         let d = self.head_dim;
-        let mut k = 0;
-        while k < self.len {
-            if k + 1 < self.len {
-                let out = dots::<S, H, 2>(s, q, &self.rows[k * d..(k + 2) * d], d);
-                for h in 0..H {
-                    self.weights[h * padded + k] = out[h][0] * scale;
-                    self.weights[h * padded + k + 1] = out[h][1] * scale;
-                }
-            } else {
-                let out = dots::<S, H, 1>(s, q, &self.rows[k * d..(k + 1) * d], d);
-                for h in 0..H {
-                    self.weights[h * padded + k] = out[h][0] * scale;
-                }
+        let scores = dots::<S, H, K>(s, q, &self.rows[k * d..(k + K) * d], d);
+        for (weights, scores) in self.weights.chunks_exact_mut(padded).zip(scores) {
+            for (weight, score) in weights[k..].iter_mut().zip(scores) {
+                *weight = score * scale;
             }
-            k += 2;
         }
     }
 
@@ -104,16 +112,16 @@ impl Keys {
             for k in 0..self.len {
                 let key = &self.rows[k * d + at..k * d + at + 2 * LANES];
                 let key = [s.load(key), s.load(&key[LANES..])];
-                for h in 0..H {
+                for (h, sum) in sum.iter_mut().enumerate() {
                     let w = s.splat(self.weights[h * padded + k]);
-                    sum[h][0] = w.fma(key[0], sum[h][0]);
-                    sum[h][1] = w.fma(key[1], sum[h][1]);
+                    sum[0] = w.fma(key[0], sum[0]);
+                    sum[1] = w.fma(key[1], sum[1]);
                 }
             }
-            for h in 0..H {
-                let by = s.splat(divisor[h]);
-                s.store(&mut out[h * d + at..], sum[h][0] / by);
-                s.store(&mut out[h * d + at + LANES..], sum[h][1] / by);
+            for ((out, sum), by) in out.chunks_exact_mut(d).zip(sum).zip(divisor) {
+                let by = s.splat(*by);
+                s.store(&mut out[at..], sum[0] / by);
+                s.store(&mut out[at + LANES..], sum[1] / by);
             }
         }
     }

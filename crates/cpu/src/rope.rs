@@ -1,5 +1,6 @@
 //! Rotary angles of a batch's rows (model-spec section 5), made on the host before a pass.
 
+use finback_numerics::bf16;
 use finback_ops::{Dims, Numerics, Yarn};
 
 /// Frequencies of the rotated pairs, for one base.
@@ -82,20 +83,31 @@ impl Angles {
         frequencies.write(position, &mut self.cos[at.clone()], &mut self.sin[at]);
     }
 
-    /// Rotates the last channels of one vector; `inverse` turns back.
-    pub fn rotate(&self, row: usize, vector: &mut [f32], inverse: bool) {
+    /// Rotates the last channels of each of a row's vectors of `dim` channels.
+    pub fn rotate(&self, row: usize, vectors: &mut [f32], dim: usize, turn: Turn) {
         let at = row * self.half..(row + 1) * self.half;
-        rotate(vector, &self.cos[at.clone()], &self.sin[at], inverse);
+        for vector in vectors.chunks_exact_mut(dim) {
+            rotate(vector, &self.cos[at.clone()], &self.sin[at.clone()], turn);
+        }
     }
 }
 
+/// How a rotation goes.
+#[derive(Debug, Clone, Copy)]
+pub struct Turn {
+    /// Back instead of forth.
+    pub inverse: bool,
+    /// Rounds what it changes to bf16.
+    pub round: bool,
+}
+
 /// Rotates the adjacent pairs of the last `2 * cos.len()` channels.
-pub fn rotate(vector: &mut [f32], cos: &[f32], sin: &[f32], inverse: bool) {
+pub fn rotate(vector: &mut [f32], cos: &[f32], sin: &[f32], turn: Turn) {
     let start = vector.len() - 2 * cos.len();
-    for ((pair, &c), &s) in vector[start..].chunks_exact_mut(2).zip(cos).zip(sin) {
-        let s = if inverse { -s } else { s };
-        let (even, odd) = (pair[0], pair[1]);
-        pair[0] = even * c - odd * s;
-        pair[1] = even * s + odd * c;
+    let stored = |x: f32| if turn.round { bf16::round(x) } else { x };
+    for ((pair, &c), &s) in vector[start..].as_chunks_mut::<2>().0.iter_mut().zip(cos).zip(sin) {
+        let s = if turn.inverse { -s } else { s };
+        let [even, odd] = *pair;
+        *pair = [stored(even * c - odd * s), stored(even * s + odd * c)];
     }
 }

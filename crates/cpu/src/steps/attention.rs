@@ -11,9 +11,9 @@ use crate::device::{Input, Job};
 use crate::kernel::kernel;
 use crate::ops::CpuOps;
 use crate::par::{cut, each, parts};
-use crate::rope::{Angles, rotate};
+use crate::rope::{Turn, rotate};
 use crate::row;
-use crate::simd::{LANES, Simd};
+use crate::simd::{self, LANES, Simd};
 use crate::state::State;
 use crate::work::{SpanRows, Work};
 
@@ -56,7 +56,7 @@ impl CpuOps {
             parts.iter().cloned().zip(split(queries, width, &parts)).collect();
         each(&mut self.device.team, &mut contexts, |_, (rows, queries)| {
             for (r, row) in rows.clone().zip(queries.chunks_exact_mut(width)) {
-                turn_heads(isa, angles, r, row, dims.head_dim, false, round);
+                angles.rotate(r, row, dims.head_dim, Turn { inverse: false, round });
             }
         })?;
         Ok(())
@@ -79,7 +79,7 @@ impl CpuOps {
             norm_rows(isa, kv, &weights.kv_norm, dims.eps, round);
             let rows = kv.chunks_exact_mut(d).zip(out.chunks_exact_mut(bytes));
             for (r, (kv, out)) in part.clone().zip(rows) {
-                turn_heads(isa, angles, r, kv, d, false, round);
+                angles.rotate(r, kv, d, Turn { inverse: false, round });
                 packed::store_window(kv, out);
             }
         })?;
@@ -129,7 +129,7 @@ impl CpuOps {
         self.device.linear(input, &mut [job], round)?;
         let keys = &mut work.index_k[..n * dims.index_dim];
         norm_rows(isa, keys, &weights.index_norm, eps, round);
-        let half = dims.rope_dim / 2;
+        let (half, turn) = (dims.rope_dim / 2, Turn { inverse: false, round });
         let (mut cos, mut sin) = (vec![0.0; half], vec![0.0; half]);
         for (i, &r) in closing.iter().enumerate() {
             let group = work.rows[r].position / ratio;
@@ -137,10 +137,10 @@ impl CpuOps {
             let blocks = &work.spans[work.rows[r].span].blocks;
             let (row, key) = self.state.pair_mut(source, group, blocks);
             let latent = &mut work.kv[i * d..(i + 1) * d];
-            turn(isa, latent, &cos, &sin, round);
+            rotate(latent, &cos, &sin, turn);
             packed::store_compressed(latent, row);
             let index_key = &mut work.index_k[i * dims.index_dim..(i + 1) * dims.index_dim];
-            turn(isa, index_key, &cos, &sin, round);
+            rotate(index_key, &cos, &sin, turn);
             packed::store_index_key(index_key, key);
         }
         Ok(())
@@ -184,13 +184,10 @@ impl CpuOps {
                     std::mem::take(&mut rest).split_at_mut(heads.len() * dims.head_dim);
                 rest = others;
                 if decoded.replace(*r) != Some(*r) {
-                    view.load(*r, source, keys);
+                    load_keys(isa, &view, *r, source, keys);
                 }
-                attend(isa, keys, q, &sinks[heads.clone()], scale);
-                if round {
-                    round_row(isa, q);
-                }
-                turn_heads(isa, angles, *r, q, dims.head_dim, true, round);
+                attend(isa, keys, q, &sinks[heads.clone()], scale, round);
+                angles.rotate(*r, q, dims.head_dim, Turn { inverse: true, round });
             }
         });
         self.work.q = queries;
@@ -227,34 +224,32 @@ struct KeysOf<'a> {
     window: usize,
 }
 
-impl KeysOf<'_> {
-    /// Decodes the keys of a row: the window by position, then the picks ascending.
-    fn load(&self, r: usize, source: Option<usize>, keys: &mut Keys) {
-        let row = self.work.rows[r];
-        let span = &self.work.spans[row.span];
-        // A draft row sees the positions before its block, then the whole block.
-        let (first, last) = if self.draft {
-            (span.start.saturating_sub(self.window), span.start + span.rows - 1)
+/// Decodes the keys of a row: the window by position, then the picks ascending.
+#[inline(always)]
+fn load_body<S: Simd>(s: S, from: &KeysOf<'_>, r: usize, source: Option<usize>, keys: &mut Keys) {
+    let row = from.work.rows[r];
+    let span = &from.work.spans[row.span];
+    // A draft row sees the positions before its block, then the whole block.
+    let (first, last) = if from.draft {
+        (span.start.saturating_sub(from.window), span.start + span.rows - 1)
+    } else {
+        ((row.position + 1).saturating_sub(from.window), row.position)
+    };
+    let bytes = from.state.layout.window_row;
+    keys.clear();
+    for position in first..=last {
+        let packed_row = if position < span.start {
+            from.state.ring_row(span.slot, from.layer, position)
         } else {
-            ((row.position + 1).saturating_sub(self.window), row.position)
+            let at = (span.first + position - span.start) * bytes;
+            &from.work.window_rows[from.layer][at..at + bytes]
         };
-        let bytes = self.state.layout.window_row;
-        keys.clear();
-        for position in first..=last {
-            let packed_row = if position < span.start {
-                self.state.ring_row(span.slot, self.layer, position)
-            } else {
-                let at = (span.first + position - span.start) * bytes;
-                &self.work.window_rows[self.layer][at..at + bytes]
-            };
-            packed::load_window(packed_row, keys.push());
-        }
-        if let Some(source) = source {
-            let picks = self.work.picks_of(r);
-            for &j in picks {
-                let packed_row = self.state.compressed(source, j as usize, &span.blocks);
-                packed::load_compressed(packed_row, keys.push());
-            }
+        simd::load_window(s, packed_row, keys.push());
+    }
+    if let Some(source) = source {
+        for &j in from.work.picks_of(r) {
+            let packed_row = from.state.compressed(source, j as usize, &span.blocks);
+            simd::load_compressed(s, packed_row, keys.push());
         }
     }
 }
@@ -284,34 +279,9 @@ fn group<'a>(
 
 kernel! {
     fn norm_rows(x: &mut [f32], weight: &[f32], eps: f32, round: bool) = norm_rows_body;
-    fn round_row(x: &mut [f32]) = row::round_row;
-    fn attend(keys: &mut Keys, q: &mut [f32], sinks: &[f32], scale: f32) = attend_body;
+    fn load_keys(from: &KeysOf<'_>, r: usize, source: Option<usize>, keys: &mut Keys) = load_body;
+    fn attend(keys: &mut Keys, q: &mut [f32], sinks: &[f32], scale: f32, round: bool) = attend_body;
     fn pool(group: &[(&[f32], &[f32])], out: &mut [f32], round: bool) = pool_body;
-}
-
-/// Rotates each head of a row, at the row's position.
-pub(crate) fn turn_heads(
-    isa: crate::simd::Isa,
-    angles: &Angles,
-    r: usize,
-    heads: &mut [f32],
-    head_dim: usize,
-    inverse: bool,
-    round: bool,
-) {
-    for head in heads.chunks_exact_mut(head_dim) {
-        angles.rotate(r, head, inverse);
-        if round {
-            round_row(isa, head);
-        }
-    }
-}
-
-fn turn(isa: crate::simd::Isa, vector: &mut [f32], cos: &[f32], sin: &[f32], round: bool) {
-    rotate(vector, cos, sin, false);
-    if round {
-        round_row(isa, vector);
-    }
 }
 
 #[inline(always)]
@@ -322,8 +292,18 @@ fn norm_rows_body<S: Simd>(s: S, x: &mut [f32], weight: &[f32], eps: f32, round:
 }
 
 #[inline(always)]
-fn attend_body<S: Simd>(s: S, keys: &mut Keys, q: &mut [f32], sinks: &[f32], scale: f32) {
+fn attend_body<S: Simd>(
+    s: S,
+    keys: &mut Keys,
+    q: &mut [f32],
+    sinks: &[f32],
+    scale: f32,
+    round: bool,
+) {
     keys.attend(s, q, sinks, scale);
+    if round {
+        row::round_row(s, q);
+    }
 }
 
 /// Per channel, the softmax of the gates over the group, weighting the kv rows.

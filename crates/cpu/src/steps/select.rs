@@ -9,8 +9,9 @@ use crate::device::{Input, Job};
 use crate::kernel::kernel;
 use crate::ops::CpuOps;
 use crate::par::{cut, each, parts};
-use crate::simd::Simd;
-use crate::steps::attention::turn_heads;
+use crate::rope::Turn;
+use crate::simd::{self, Isa, Simd};
+use crate::state::State;
 use crate::topk::{Query, best, block_rows, candidate_blocks};
 
 /// What one worker needs to score and choose.
@@ -82,7 +83,7 @@ impl CpuOps {
             let ((((((q, picks), n_picks), candidates), n_candidates), selector), part) = context;
             for (i, r) in part.clone().enumerate() {
                 let q = &mut q[i * width..(i + 1) * width];
-                turn_heads(isa, angles, r, q, dims.index_dim, false, round);
+                angles.rotate(r, q, dims.index_dim, Turn { inverse: false, round });
                 for head in q.chunks_exact_mut(dims.index_dim) {
                     selector.quantise(head);
                 }
@@ -93,17 +94,17 @@ impl CpuOps {
                     w: &weights[r * dims.index_heads..(r + 1) * dims.index_heads],
                     dim: dims.index_dim,
                 };
-                let keys = |j: usize| state.key(source, j, blocks);
+                let keys = KeyRows { state, source, blocks };
                 let picks = &mut picks[i * dims.index_topk..(i + 1) * dims.index_topk];
                 let chosen =
                     &mut candidates[i * dims.candidate_blocks..(i + 1) * dims.candidate_blocks];
                 if level == Level::Within {
                     let chosen = &chosen[..n_candidates[i]];
                     let ranges = chosen.iter().map(|&b| block_rows(b, dims.candidate_size, seen));
-                    n_picks[i] = selector.pick(isa, &query, keys, ranges, dims.index_topk, picks);
+                    n_picks[i] = selector.pick(isa, &query, &keys, ranges, dims.index_topk, picks);
                 } else {
                     let all = std::iter::once(0..seen);
-                    n_picks[i] = selector.pick(isa, &query, keys, all, dims.index_topk, picks);
+                    n_picks[i] = selector.pick(isa, &query, &keys, all, dims.index_topk, picks);
                 }
                 if level == Level::Source {
                     n_candidates[i] = candidate_blocks(
@@ -130,31 +131,46 @@ impl Selector {
     }
 
     /// Scores the rows of the ranges and chooses the best `k`; scores stay by row.
-    fn pick<'k>(
+    fn pick(
         &mut self,
-        isa: crate::simd::Isa,
+        isa: Isa,
         query: &Query<'_>,
-        keys: impl Fn(usize) -> &'k [u8],
+        keys: &KeyRows<'_>,
         ranges: impl Iterator<Item = Range<usize>> + Clone,
         k: usize,
         out: &mut [u32],
     ) -> usize {
         for range in ranges.clone() {
-            for j in range {
-                packed::load_index_key(keys(j), &mut self.key);
-                self.scores[j] = score(isa, query, &self.key);
-            }
+            score(isa, query, keys, range, &mut self.key, &mut self.scores);
         }
         let scores = &self.scores;
         best(ranges.flatten().map(|j| (j, scores[j])), k, &mut self.ranks, out)
     }
 }
 
-kernel! {
-    fn score(query: &Query<'_>, key: &[f32]) -> f32 = score_body;
+/// The index keys of a source in one slot.
+struct KeyRows<'a> {
+    state: &'a State,
+    source: usize,
+    blocks: &'a [u32],
 }
 
+kernel! {
+    fn score(query: &Query<'_>, keys: &KeyRows<'_>, range: Range<usize>, key: &mut [f32], out: &mut [f32]) = score_body;
+}
+
+/// Scores the keys of `range` into `out`, by row; `key` is scratch.
 #[inline(always)]
-fn score_body<S: Simd>(s: S, query: &Query<'_>, key: &[f32]) -> f32 {
-    query.score(s, key)
+fn score_body<S: Simd>(
+    s: S,
+    query: &Query<'_>,
+    keys: &KeyRows<'_>,
+    range: Range<usize>,
+    key: &mut [f32],
+    out: &mut [f32],
+) {
+    for j in range {
+        simd::load_index_key(s, keys.state.key(keys.source, j, keys.blocks), key);
+        out[j] = query.score(s, key);
+    }
 }

@@ -28,7 +28,7 @@ pub fn ops(spec: &Arc<ModelSpec>, slots: usize, threads: usize, isa: Isa) -> Cpu
 
 pub fn runner(name: &str, numerics: Numerics) -> ModelRunner {
     let spec = spec_of(&finback_testkit::checkpoint(name), numerics);
-    ModelRunner::new(Box::new(ops(&spec, 1, 2, Isa::detect())), spec)
+    ModelRunner::new(Box::new(ops(&spec, 1, 1, Isa::detect())), spec)
 }
 
 /// Runs a prompt in pieces of `piece` rows; the logits of its last `head` rows.

@@ -20,7 +20,7 @@ fn full() -> Arc<ModelSpec> {
 }
 
 fn runner(spec: &Arc<ModelSpec>, slots: usize) -> ModelRunner {
-    ModelRunner::new(Box::new(ops(spec, slots, 2, Isa::detect())), spec.clone())
+    ModelRunner::new(Box::new(ops(spec, slots, 1, Isa::detect())), spec.clone())
 }
 
 fn bits(rows: &[Vec<f32>]) -> Vec<Vec<u32>> {

@@ -32,7 +32,7 @@ pub struct Traced {
 impl Traced {
     pub fn runner(spec: &Arc<ModelSpec>) -> (ModelRunner, Arc<Mutex<Trace>>) {
         let trace = Arc::new(Mutex::new(Trace::default()));
-        let (ops, spec) = (ops(spec, 1, 2, Isa::detect()), spec.clone());
+        let (ops, spec) = (ops(spec, 1, 1, Isa::detect()), spec.clone());
         let traced =
             Traced { ops, spec: spec.clone(), rows: 0, routed: false, trace: trace.clone() };
         (ModelRunner::new(Box::new(traced), spec), trace)
