@@ -3,7 +3,14 @@
 //! Exit codes: 0 done, 1 failed, 2 a mistake on the command line or in the environment.
 
 mod commands;
+mod demo;
+mod interrupt;
+mod load;
 mod machine;
+mod open;
+mod progress;
+mod reply;
+mod session;
 mod settings;
 
 use settings::{Command, UsageError, Values};

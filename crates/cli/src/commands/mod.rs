@@ -1,13 +1,51 @@
 //! One module per command.
 
+mod chat;
 mod doctor;
+mod inspect;
+mod plan;
+mod run;
+mod serve;
+mod synth;
 
+use anyhow::Context;
+use tracing_subscriber::EnvFilter;
+
+use crate::settings::table::{LOG_JSON, LOG_LEVEL};
 use crate::settings::{Command, Values};
 
 /// Runs `command`.
 pub fn dispatch(command: Command, values: &Values) -> anyhow::Result<()> {
+    log(command, values);
     match command {
+        Command::Serve => runtime()?.block_on(serve::run(values)),
+        Command::Run => runtime()?.block_on(run::run(values)),
+        Command::Chat => runtime()?.block_on(chat::run(values)),
+        Command::Inspect => inspect::run(values),
+        Command::Plan => plan::run(values),
+        Command::Synth => synth::run(values),
         Command::Doctor => doctor::run(values),
-        other => anyhow::bail!("this version has no command {}", other.name()),
+    }
+}
+
+/// Its threads go on while the main one waits for a line of input.
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("the runtime's threads")
+}
+
+fn log(command: Command, values: &Values) {
+    let usual = if command == Command::Serve { "info" } else { "warn" };
+    let level = values.get(&LOG_LEVEL).unwrap_or_else(|| usual.into());
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new(level))
+        .with_writer(std::io::stderr);
+    if values.get(&LOG_JSON) {
+        log.json().init();
+    } else {
+        log.with_target(false).init();
     }
 }

@@ -129,7 +129,8 @@ pub enum Command {
 
 impl Command {
     /// All of them, in the order `--help` lists them.
-    pub const ALL: [Self; 1] = [Self::Doctor];
+    pub const ALL: [Self; 7] =
+        [Self::Serve, Self::Run, Self::Chat, Self::Inspect, Self::Plan, Self::Synth, Self::Doctor];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {

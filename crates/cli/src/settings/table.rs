@@ -25,40 +25,54 @@ const TERMINAL: &[Command] = &[Run, Chat];
 
 /// Every setting.
 pub fn all() -> impl Iterator<Item = &'static Declared> {
-    let all: [&'static Declared; 30] = [
-        &CHECKPOINT.declared,
-        &MODEL_ID.declared,
-        &NUMERICS.declared,
-        &NO_DRAFTS.declared,
-        &CACHE_DIR.declared,
-        &BACKEND.declared,
-        &THREADS.declared,
-        &ISA.declared,
-        &CONTEXT.declared,
-        &PARALLEL.declared,
-        &PREFILL_CHUNK.declared,
-        &HOST.declared,
-        &PORT.declared,
-        &LOG_LEVEL.declared,
-        &LOG_JSON.declared,
-        &PROMPT.declared,
-        &PROMPT_IDS.declared,
-        &SYSTEM.declared,
-        &NO_THINKING.declared,
-        &MAX_TOKENS.declared,
-        &TEMPERATURE.declared,
-        &TOP_K.declared,
-        &TOP_P.declared,
-        &MIN_P.declared,
-        &SEED.declared,
-        &STOP.declared,
-        &IGNORE_EOS.declared,
-        &JSON.declared,
-        &LOGITS.declared,
-        &SETTINGS_DOC.declared,
-    ];
-    all.into_iter()
+    ALL.iter().copied()
 }
+
+static ALL: &[&Declared] = &[
+    &CHECKPOINT.declared,
+    &MODEL_ID.declared,
+    &NUMERICS.declared,
+    &DRAFTS.declared,
+    &CACHE_DIR.declared,
+    &BACKEND.declared,
+    &THREADS.declared,
+    &ISA.declared,
+    &CONTEXT.declared,
+    &PARALLEL.declared,
+    &PREFILL_CHUNK.declared,
+    &HOST.declared,
+    &PORT.declared,
+    &LOG_LEVEL.declared,
+    &LOG_JSON.declared,
+    &PROMPT.declared,
+    &PROMPT_IDS.declared,
+    &SYSTEM.declared,
+    &THINKING.declared,
+    &MAX_TOKENS.declared,
+    &TEMPERATURE.declared,
+    &TOP_K.declared,
+    &TOP_P.declared,
+    &MIN_P.declared,
+    &SEED.declared,
+    &STOP.declared,
+    &IGNORE_EOS.declared,
+    &JSON.declared,
+    &LOGITS.declared,
+    &SETTINGS_DOC.declared,
+    &OUT.declared,
+    &FORCE.declared,
+    &LAYERS.declared,
+    &HIDDEN.declared,
+    &HEADS.declared,
+    &HEAD_DIM.declared,
+    &EXPERTS.declared,
+    &EXPERTS_PER_TOKEN.declared,
+    &INTERMEDIATE.declared,
+    &WINDOW.declared,
+    &POSITIONS.declared,
+    &ENGRAM.declared,
+    &DRAFT_BLOCKS.declared,
+];
 
 // Model
 
@@ -93,13 +107,13 @@ pub static NUMERICS: Setting<String> = Setting::new(Declared {
     ..BASE
 });
 
-/// Whether draft blocks stay unused.
-pub static NO_DRAFTS: Setting<bool> = Setting::new(Declared {
-    name: "no-drafts",
-    kind: Kind::Switch,
-    unset: "drafts where the checkpoint has draft blocks",
+/// Whether rounds carry drafts.
+pub static DRAFTS: Setting<String> = Setting::new(Declared {
+    name: "drafts",
+    kind: Kind::Choice(&["on", "off"]),
+    default: "off",
     commands: ENGINE,
-    help: "Decodes without drafts; the reply is the same",
+    help: "Drafts tokens where the checkpoint has draft blocks; the reply is the same",
     ..BASE
 });
 
@@ -108,7 +122,7 @@ pub static CACHE_DIR: Setting<Option<String>> = Setting::new(Declared {
     name: "cache-dir",
     kind: Kind::Text("DIR"),
     unset: "finback under the user's cache directory",
-    commands: ENGINE,
+    commands: &[Serve, Run, Chat, Inspect, Plan, Doctor],
     help: "Directory the embedded demo model is unpacked to",
     ..BASE
 });
@@ -140,7 +154,7 @@ pub static THREADS: Setting<Option<usize>> = Setting::new(Declared {
 /// Instruction set of the CPU backend.
 pub static ISA: Setting<String> = Setting::new(Declared {
     name: "isa",
-    kind: Kind::Choice(&["auto", "portable", "avx2", "neon"]),
+    kind: Kind::Choice(&["auto", "portable", "avx2", "avx512", "neon"]),
     default: "auto",
     category: Category::Resources,
     commands: ENGINE,
@@ -173,7 +187,7 @@ pub static PARALLEL: Setting<usize> = Setting::new(Declared {
 /// Prompt rows run between two looks at the queue.
 pub static PREFILL_CHUNK: Setting<usize> = Setting::new(Declared {
     name: "prefill-chunk",
-    kind: Kind::Int { min: 1, max: 8192 },
+    kind: Kind::Int { min: 16, max: 8192 },
     default: "256",
     category: Category::Resources,
     commands: ENGINE,
@@ -265,14 +279,14 @@ pub static SYSTEM: Setting<Option<String>> = Setting::new(Declared {
     ..BASE
 });
 
-/// Whether the reply has no thinking part.
-pub static NO_THINKING: Setting<bool> = Setting::new(Declared {
-    name: "no-thinking",
-    kind: Kind::Switch,
-    unset: "a reply begins with thinking, as the release's does",
+/// Whether a reply begins with thinking.
+pub static THINKING: Setting<String> = Setting::new(Declared {
+    name: "thinking",
+    kind: Kind::Choice(&["on", "off"]),
+    default: "on",
     category: Category::Request,
-    commands: TERMINAL,
-    help: "Asks for a reply without a thinking part",
+    commands: &[Serve, Run, Chat, Doctor],
+    help: "Whether a chat reply begins with thinking, where the request does not say",
     ..BASE
 });
 
@@ -388,8 +402,9 @@ pub static LOGITS: Setting<Option<String>> = Setting::new(Declared {
     category: Category::Output,
     commands: &[Run],
     env: false,
-    help: "Writes the logit row each reply token was chosen from, the first being the prompt's \
-           last row, as tensor `logits` F32 [reply tokens, vocabulary] of a safetensors file",
+    help: "Writes logit rows as a safetensors file: `logits` F32 [reply tokens, vocabulary], the row \
+           each reply token was chosen from, and `prompt` F32 [rows, vocabulary], the prompt's \
+           last rows, 16 at most",
     ..BASE
 });
 
@@ -404,3 +419,146 @@ pub static SETTINGS_DOC: Setting<bool> = Setting::new(Declared {
     help: "Prints docs/settings.md and nothing else",
     ..BASE
 });
+
+// Synthetic checkpoint
+
+/// What the sizes of a synthetic checkpoint share.
+const SIZE: Declared = Declared {
+    kind: Kind::Int { min: 1, max: 1 << 20 },
+    category: Category::Synth,
+    commands: &[Synth],
+    env: false,
+    ..BASE
+};
+
+/// The directory written.
+pub static OUT: Setting<Option<String>> = Setting::new(Declared {
+    name: "out",
+    kind: Kind::Text("DIR"),
+    unset: "it must be given",
+    help: "Directory to write, which must be empty or not there",
+    ..SIZE
+});
+
+/// Whether a directory that is not empty is replaced.
+pub static FORCE: Setting<bool> = Setting::new(Declared {
+    name: "force",
+    kind: Kind::Switch,
+    unset: "a directory that is not empty is left alone",
+    help: "Replaces the directory, whatever is in it",
+    ..SIZE
+});
+
+/// Layers of the target.
+pub static LAYERS: Setting<usize> = Setting::new(Declared {
+    name: "layers",
+    default: "10",
+    help: "Layers; from 10 on there is one of every kind",
+    ..SIZE
+});
+
+/// Channels of a residual stream.
+pub static HIDDEN: Setting<usize> = Setting::new(Declared {
+    name: "hidden",
+    default: "128",
+    help: "Channels of a residual stream, a multiple of 32",
+    ..SIZE
+});
+
+/// Attention heads.
+pub static HEADS: Setting<usize> = Setting::new(Declared {
+    name: "heads",
+    default: "4",
+    help: "Attention heads, an even number",
+    ..SIZE
+});
+
+/// Channels of a head.
+pub static HEAD_DIM: Setting<usize> = Setting::new(Declared {
+    name: "head-dim",
+    default: "64",
+    help: "Channels of a head and of the latent, a multiple of 32",
+    ..SIZE
+});
+
+/// Routed experts.
+pub static EXPERTS: Setting<usize> = Setting::new(Declared {
+    name: "experts",
+    default: "8",
+    help: "Routed experts of a layer; a draft block has half as many",
+    ..SIZE
+});
+
+/// Routed experts a row uses.
+pub static EXPERTS_PER_TOKEN: Setting<usize> = Setting::new(Declared {
+    name: "experts-per-token",
+    default: "3",
+    help: "Routed experts a token uses",
+    ..SIZE
+});
+
+/// Hidden channels of an expert.
+pub static INTERMEDIATE: Setting<usize> = Setting::new(Declared {
+    name: "intermediate",
+    default: "64",
+    help: "Hidden channels of an expert, a multiple of 32",
+    ..SIZE
+});
+
+/// Positions of an attention window.
+pub static WINDOW: Setting<usize> = Setting::new(Declared {
+    name: "window",
+    default: "64",
+    help: "Positions of an attention window",
+    ..SIZE
+});
+
+/// Positions the config declares.
+pub static POSITIONS: Setting<usize> = Setting::new(Declared {
+    name: "positions",
+    kind: Kind::Int { min: 16, max: 1 << 24 },
+    default: "16384",
+    help: "The longest context, max_position_embeddings",
+    ..SIZE
+});
+
+/// Whether there are Engram layers.
+pub static ENGRAM: Setting<String> = Setting::new(Declared {
+    name: "engram",
+    kind: Kind::Choice(&["on", "off"]),
+    default: "on",
+    help: "Whether there are Engram layers",
+    ..SIZE
+});
+
+/// Whether there are draft blocks.
+pub static DRAFT_BLOCKS: Setting<String> = Setting::new(Declared {
+    name: "draft-blocks",
+    kind: Kind::Choice(&["on", "off"]),
+    default: "on",
+    help: "Whether there are draft blocks",
+    ..SIZE
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_defaults_are_accepted() {
+        let mut names: Vec<&str> = all().map(|declared| declared.name).collect();
+        names.sort_unstable();
+        let count = names.len();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        for declared in all() {
+            let name = declared.name;
+            match declared.default {
+                "" => assert!(!declared.unset.is_empty(), "{name}: what happens without it"),
+                text => assert!(declared.kind.read(text).is_some(), "{name}: {text}"),
+            }
+            assert!(!declared.commands.is_empty(), "{name}");
+            assert!(!declared.help.is_empty() && !declared.help.ends_with('.'), "{name}");
+        }
+    }
+}

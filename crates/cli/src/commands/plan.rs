@@ -1,0 +1,80 @@
+//! `finback plan`: whether a checkpoint would start here, with the arithmetic; nothing is allocated.
+
+use std::fmt::Write as _;
+
+use anyhow::bail;
+use finback_model::plan::{Kind, Plan, Verdict, human};
+use serde_json::{Value, json};
+
+use crate::load;
+use crate::settings::Values;
+use crate::settings::table::JSON;
+
+/// Prints the plan; fails where it is refused.
+pub fn run(values: &Values) -> anyhow::Result<()> {
+    let prepared = load::prepare(values)?;
+    let plan = &prepared.plan;
+    if values.get(&JSON) {
+        println!("{}", to_json(plan, prepared.context()));
+    } else {
+        println!("checkpoint {}", prepared.opened.directory.display());
+        println!("context    {}", prepared.context());
+        print!("{}", plan_text(plan));
+    }
+    if plan.verdict == Verdict::Refused {
+        bail!("this does not start here: {}", plan.reason);
+    }
+    Ok(())
+}
+
+/// A plan as lines: every item with its bytes and how they come about, then the verdict.
+pub fn plan_text(plan: &Plan) -> String {
+    let mut text = String::from("memory\n");
+    for item in &plan.items {
+        let bytes = human(item.bytes);
+        // Writing to a string cannot fail.
+        let _ =
+            writeln!(text, "  {:<16} {bytes:>8}  {:<9}  {}", item.name, kind(item.kind), item.how);
+    }
+    let _ = writeln!(text, "  {}: {}", verdict(plan.verdict), plan.reason);
+    text
+}
+
+fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Allocated => "allocated",
+        Kind::Mapped => "mapped",
+        Kind::ByRow => "by row",
+    }
+}
+
+fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Fits => "fits",
+        Verdict::FitsFromDisk => "fits from disk",
+        Verdict::Refused => "refused",
+    }
+}
+
+fn to_json(plan: &Plan, context: usize) -> Value {
+    let items: Vec<Value> = plan
+        .items
+        .iter()
+        .map(|item| {
+            json!({
+                "name": item.name, "bytes": item.bytes, "kind": kind(item.kind), "how": item.how,
+            })
+        })
+        .collect();
+    json!({
+        "fits": plan.verdict != Verdict::Refused,
+        "verdict": verdict(plan.verdict),
+        "reason": plan.reason,
+        "context": context,
+        "kv_blocks": plan.blocks,
+        "allocated_bytes": plan.bytes(Kind::Allocated),
+        "mapped_bytes": plan.bytes(Kind::Mapped),
+        "by_row_bytes": plan.bytes(Kind::ByRow),
+        "items": items,
+    })
+}

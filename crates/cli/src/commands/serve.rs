@@ -1,0 +1,50 @@
+//! `finback serve`: the HTTP server.
+
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use finback_server::{App, serve};
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use super::plan::plan_text;
+use crate::load;
+use crate::open::TOKENIZER_FILE;
+use crate::session::api;
+use crate::settings::Values;
+use crate::settings::table::{HOST, PORT};
+
+/// Loads the checkpoint and answers until Ctrl-C.
+pub async fn run(values: &Values) -> anyhow::Result<()> {
+    // The address first: a port that is taken is known before a large checkpoint is read.
+    let address = (values.get(&HOST), values.get(&PORT) as u16);
+    let listener = TcpListener::bind((address.0.as_str(), address.1)).await.with_context(|| {
+        format!("cannot listen on {}:{} (--host, --port)", address.0, address.1)
+    })?;
+    let prepared = load::prepare(values)?;
+    let opened = &prepared.opened;
+    println!("checkpoint {}", opened.directory.display());
+    println!("model      {} ({} numerics)", opened.model_id, prepared.numerics);
+    print!("{}", plan_text(&prepared.plan));
+    let Some(api) = api(&prepared) else {
+        bail!("{}: no {TOKENIZER_FILE}, which a server needs", opened.directory.display());
+    };
+    let engine = prepared.start()?;
+    let address = listener.local_addr()?;
+    println!("listening  http://{address}\n\n{}", curl(&address.to_string(), &opened.model_id));
+    serve(listener, App::new(Arc::new(api), engine.handle())).await.context("the server")
+}
+
+/// A request to paste into a shell.
+fn curl(address: &str, model: &str) -> String {
+    let body = json!({
+        "model": model,
+        "messages": [{"role": "user", "content": "Hello"}],
+        "max_tokens": 32,
+    });
+    // A quote inside single quotes ends them for a moment.
+    let body = body.to_string().replace('\'', r"'\''");
+    format!(
+        "curl http://{address}/v1/chat/completions -H 'Content-Type: application/json' -d '{body}'"
+    )
+}

@@ -1,0 +1,173 @@
+//! inspect, plan, synth, chat, and checkpoints that cannot be loaded.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::Stdio;
+
+use crate::support::{command, failure, finback, json, stdout, text, vectors};
+
+fn path(directory: &Path) -> &str {
+    directory.to_str().expect("UTF-8")
+}
+
+/// A copy of a vectors' checkpoint to break.
+fn copy(name: &str) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().expect("a directory");
+    for entry in fs::read_dir(vectors(name)).expect("readable") {
+        let entry = entry.expect("readable");
+        fs::copy(entry.path(), directory.path().join(entry.file_name())).expect("copies");
+    }
+    directory
+}
+
+/// Every command that loads a checkpoint refuses this one with code 1 and one line with these words.
+fn refused(directory: &Path, words: &[&str]) {
+    let directory = path(directory);
+    for args in [
+        &["inspect", directory][..],
+        &["plan", directory],
+        &["serve", "--port", "0", directory],
+        &["run", "--checkpoint", directory, "--prompt-ids", "1"],
+    ] {
+        let (code, message) = failure(args);
+        assert_eq!(code, 1, "{args:?}: {message}");
+        assert_eq!(message.trim_end().lines().count(), 1, "{message}");
+        for word in words {
+            assert!(message.contains(word), "{args:?}: {word} in {message}");
+        }
+    }
+}
+
+#[test]
+fn broken_checkpoints_are_refused_by_name() {
+    let missing = tempfile::tempdir().expect("a directory");
+    refused(&missing.path().join("nowhere"), &["nowhere"]);
+
+    let shard = "model-00002-of-00005.safetensors";
+    let gone = copy("full");
+    fs::remove_file(gone.path().join(shard)).expect("removes");
+    refused(gone.path(), &[shard]);
+
+    let cut = copy("full");
+    let file = fs::File::options().write(true).open(cut.path().join(shard)).expect("opens");
+    file.set_len(file.metadata().expect("metadata").len() - 1).expect("cuts");
+    refused(cut.path(), &[shard]);
+
+    let other = copy("full");
+    let config = other.path().join("config.json");
+    let changed =
+        fs::read_to_string(&config).expect("readable").replace("\"sqrtsoftplus\"", "\"tanh\"");
+    fs::write(&config, changed).expect("writes");
+    refused(other.path(), &["scoring_func", "tanh"]);
+}
+
+#[test]
+fn a_missing_token_map_is_named() {
+    let directory = copy("engram");
+    fs::remove_file(directory.path().join("engram_token_map.json")).expect("removes");
+    let (code, message) =
+        failure(&["run", "--checkpoint", path(directory.path()), "--prompt-ids", "1"]);
+    assert_eq!(code, 1);
+    assert!(message.contains("engram_token_map.json"), "{message}");
+}
+
+#[test]
+fn a_text_prompt_needs_a_tokenizer() {
+    let (code, message) = failure(&["run", "--checkpoint", path(&vectors("full")), "hello"]);
+    assert_eq!(code, 1);
+    assert!(message.contains("tokenizer.json") && message.contains("--prompt-ids"), "{message}");
+    let (code, message) = failure(&["run"]);
+    assert_eq!(code, 2);
+    assert!(message.contains("PROMPT") && message.contains("--prompt-ids"), "{message}");
+}
+
+#[test]
+fn ids_outside_the_vocabulary_are_refused() {
+    let (code, message) =
+        failure(&["run", "--checkpoint", path(&vectors("full")), "--prompt-ids", "1,512"]);
+    assert_eq!(code, 1);
+    assert!(message.contains("512") && message.contains("vocabulary"), "{message}");
+}
+
+#[test]
+fn synth_writes_what_inspect_plan_and_run_read() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let out = directory.path().join("made");
+    let made = path(&out);
+    stdout(&["synth", "--out", made, "--layers", "6", "--hidden", "96", "--experts", "4"]);
+    let report = json(&["inspect", made, "--json"]);
+    assert_eq!(report["config"]["num_hidden_layers"], 6);
+    assert_eq!(report["config"]["hidden_size"], 96);
+    assert!(stdout(&["inspect", made]).contains("routed experts"));
+    assert_eq!(json(&["plan", made, "--json"])["fits"], true);
+    let args = ["run", "--checkpoint", made, "hello", "--max-tokens", "5", "--json"];
+    assert!(json(&args)["completion_tokens"].as_u64().is_some_and(|n| (1..=5).contains(&n)));
+
+    let (code, message) = failure(&["synth", "--out", made]);
+    assert_eq!(code, 1);
+    assert!(message.contains("--force"), "{message}");
+    let before = fs::read(out.join("config.json")).expect("readable");
+    stdout(&["synth", "--out", made, "--layers", "7", "--force"]);
+    assert_ne!(fs::read(out.join("config.json")).expect("readable"), before);
+}
+
+#[test]
+fn synth_is_a_function_of_its_seed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let make = |name: &str, seed: &str| {
+        let out = directory.path().join(name);
+        stdout(&["synth", "--out", path(&out), "--seed", seed]);
+        let sha = |args: &[&str]| json(args)["token_sha"].as_str().expect("sha").to_string();
+        sha(&[
+            "run",
+            "--checkpoint",
+            path(&out),
+            "--prompt-ids",
+            "5,9",
+            "--max-tokens",
+            "8",
+            "--temperature",
+            "0",
+            "--ignore-eos",
+            "--json",
+        ])
+    };
+    let one = make("one", "1");
+    assert_eq!(make("again", "1"), one);
+    assert_ne!(make("two", "2"), one);
+}
+
+#[test]
+fn a_plan_that_does_not_fit_is_refused_before_anything_is_loaded() {
+    let vectors = vectors("full");
+    let directory = path(&vectors);
+    let large = ["--context", "16777216"];
+    let (code, message) = failure(&["serve", directory, large[0], large[1]]);
+    assert_eq!(code, 1);
+    assert!(message.contains("context") || message.contains("--context"), "{message}");
+    assert!(!finback(&["plan", directory, large[0], large[1]]).status.success());
+}
+
+#[test]
+fn a_chat_reads_lines_and_keeps_its_history() {
+    let ask = |lines: &str| {
+        let mut child = command(&["chat", "--max-tokens", "8", "--temperature", "0"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("runs");
+        child.stdin.take().expect("piped").write_all(lines.as_bytes()).expect("writes");
+        let output = child.wait_with_output().expect("ends");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        (text(&output.stdout), text(&output.stderr))
+    };
+    let (one, rates) = ask("hello\n");
+    assert!(rates.contains("tok/s"), "{rates}");
+    let (two, rates) = ask("hello\nhello\n");
+    assert_eq!(rates.matches("decode").count(), 2, "{rates}");
+    assert!(two.starts_with(one.trim_end()), "{two:?} begins with {one:?}");
+    let prompts: Vec<&str> = rates.lines().filter(|line| line.contains("prompt")).collect();
+    assert_ne!(prompts[0].split(',').next(), prompts[1].split(',').next(), "the second is longer");
+}

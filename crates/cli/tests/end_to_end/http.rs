@@ -1,0 +1,238 @@
+//! The server: streamed as whole as in the terminal, refusals, disconnects, the queue, its end.
+
+use std::io::BufRead;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::{Server, json as command_json, read_response};
+
+/// The demo with room enough for these tests.
+fn demo() -> Server {
+    Server::start(&["--context", "2048"])
+}
+
+fn sha(reply: &Value) -> &str {
+    reply["finback"]["token_sha"].as_str().expect("token_sha")
+}
+
+#[test]
+fn the_banner_says_what_one_needs() {
+    let server = demo();
+    for wanted in ["http://127.0.0.1:", "/v1/chat/completions", "KV", "weights"] {
+        assert!(server.banner.contains(wanted), "{wanted} in {}", server.banner);
+    }
+    let (status, models) = server.request("GET", "/v1/models", "");
+    assert_eq!(status, 200);
+    let models: Value = serde_json::from_str(&models).expect("JSON");
+    let id = models["data"][0]["id"].as_str().expect("an id");
+    assert!(server.banner.contains(id), "{id} in {}", server.banner);
+    assert_eq!(server.request("GET", "/health", "").0, 200);
+}
+
+#[test]
+fn a_reply_is_the_same_streamed_whole_and_in_the_terminal() {
+    let server = demo();
+    let messages = json!([{"role": "user", "content": "Hello there"}]);
+    let body = json!({"messages": messages, "max_tokens": 24, "temperature": 0.8, "seed": 7});
+    let whole = server.post("/v1/chat/completions", &body);
+    let usage = &whole["usage"];
+    assert_eq!(
+        usage["total_tokens"].as_u64(),
+        Some(
+            usage["prompt_tokens"].as_u64().expect("a count")
+                + usage["completion_tokens"].as_u64().expect("a count")
+        )
+    );
+
+    let mut streamed = body.clone();
+    streamed["stream"] = json!(true);
+    streamed["stream_options"] = json!({"include_usage": true});
+    let events = server.stream("/v1/chat/completions", &streamed);
+    let joined = |field: &str| -> String {
+        events.iter().filter_map(|event| event["choices"][0]["delta"][field].as_str()).collect()
+    };
+    let message = &whole["choices"][0]["message"];
+    for field in ["content", "reasoning_content"] {
+        assert_eq!(joined(field), message[field].as_str().unwrap_or_default(), "{field}");
+    }
+    let with = |key: &str| {
+        let found = events.iter().rev().find(|event| event[key].is_object());
+        found.unwrap_or_else(|| panic!("an event with {key}"))
+    };
+    assert_eq!(sha(with("finback")), sha(&whole));
+    assert_eq!(with("usage")["usage"]["completion_tokens"], usage["completion_tokens"]);
+
+    let run = command_json(&[
+        "run",
+        "Hello there",
+        "--context",
+        "2048",
+        "--max-tokens",
+        "24",
+        "--temperature",
+        "0.8",
+        "--seed",
+        "7",
+        "--json",
+    ]);
+    assert_eq!(run["token_sha"], sha(&whole));
+    assert_eq!(run["completion_tokens"], usage["completion_tokens"]);
+    assert_eq!(run["prompt_tokens"], usage["prompt_tokens"]);
+}
+
+#[test]
+fn a_prompt_of_ids_is_the_same_in_the_terminal() {
+    let server = demo();
+    let body = json!({"prompt": [5, 9, 2], "max_tokens": 32, "temperature": 0, "ignore_eos": true});
+    let whole = server.post("/v1/completions", &body);
+    assert_eq!(whole["usage"]["prompt_tokens"], 3);
+    assert_eq!(whole["usage"]["completion_tokens"], 32);
+    assert_eq!(whole["choices"][0]["finish_reason"], "length");
+    let run = command_json(&[
+        "run",
+        "--prompt-ids",
+        "5,9,2",
+        "--context",
+        "2048",
+        "--max-tokens",
+        "32",
+        "--temperature",
+        "0",
+        "--ignore-eos",
+        "--json",
+    ]);
+    assert_eq!(run["token_sha"], sha(&whole));
+}
+
+#[test]
+fn bad_requests_are_refused_in_openai_shape() {
+    let server = demo();
+    let chat = |more: Value| {
+        let mut body = json!({"messages": [{"role": "user", "content": "hi"}]});
+        for (key, value) in more.as_object().expect("an object") {
+            body[key] = value.clone();
+        }
+        ("/v1/chat/completions", body.to_string())
+    };
+    let cases = [
+        (chat(json!({"temperature": -1})), "temperature"),
+        (chat(json!({"temperature": "warm"})), "temperature"),
+        (chat(json!({"top_p": 1.5})), "top_p"),
+        (chat(json!({"top_k": 1.5})), "top_k"),
+        (chat(json!({"min_p": true})), "min_p"),
+        (chat(json!({"max_tokens": 0})), "max_tokens"),
+        (chat(json!({"seed": 0.5})), "seed"),
+        (chat(json!({"messages": []})), "messages"),
+        (("/v1/completions", json!({"prompt": [4_294_967_296_u64]}).to_string()), "prompt"),
+        (("/v1/completions", json!({"prompt": []}).to_string()), "prompt"),
+        (("/v1/completions", "{\"prompt\": ".into()), "JSON"),
+    ];
+    for ((path, body), word) in cases {
+        let (status, text) = server.request("POST", path, &body);
+        assert_eq!(status, 400, "{body}: {text}");
+        let answer: Value = serde_json::from_str(&text).expect("JSON");
+        let message = answer["error"]["message"].as_str().expect("a message");
+        assert!(message.contains(word), "{word} in {message}");
+        assert!(answer["error"]["type"].is_string(), "{text}");
+    }
+    let long = json!({"prompt": vec![5; 3000], "max_tokens": 1});
+    let (status, text) = server.request("POST", "/v1/completions", &long.to_string());
+    assert_eq!(status, 400);
+    assert!(text.contains("2048") && text.contains("3000"), "{text}");
+    let after = server.post("/v1/completions", &json!({"prompt": [5], "max_tokens": 1}));
+    assert_eq!(after["usage"]["completion_tokens"], 1);
+}
+
+/// A reply that would run far longer than a test waits for.
+fn endless(stream: bool) -> String {
+    json!({
+        "prompt": [5, 9, 2], "max_tokens": 1900, "temperature": 1, "seed": 1, "ignore_eos": true,
+        "stream": stream,
+    })
+    .to_string()
+}
+
+#[test]
+fn a_client_that_leaves_frees_the_slot() {
+    let server = demo();
+    let short = json!({"prompt": [7, 7], "max_tokens": 4, "temperature": 0});
+    let wanted = server.post("/v1/completions", &short);
+    let begun = Instant::now();
+    let full = server.post(
+        "/v1/completions",
+        &json!({"prompt": [5, 9, 2], "max_tokens": 1900, "temperature": 1, "seed": 1,
+            "ignore_eos": true}),
+    );
+    let whole = begun.elapsed();
+    assert_eq!(full["usage"]["completion_tokens"], 1900);
+    for stream in [true, false] {
+        let mut left = server.open("POST", "/v1/completions", &endless(stream));
+        if stream {
+            let mut line = String::new();
+            while !line.starts_with("data: ") {
+                line.clear();
+                assert!(left.read_line(&mut line).expect("readable") > 0);
+            }
+        } else {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        drop(left);
+        let begun = Instant::now();
+        let after = server.post("/v1/completions", &short);
+        assert_eq!(sha(&after), sha(&wanted));
+        let waited = begun.elapsed();
+        assert!(waited < whole / 2, "{waited:?} of {whole:?}, stream {stream}");
+    }
+}
+
+#[test]
+fn requests_wait_in_arrival_order() {
+    let server = demo();
+    let bodies: Vec<String> = (0..4)
+        .map(|i| json!({"prompt": [5 + i], "max_tokens": 200, "ignore_eos": true}).to_string())
+        .collect();
+    let alone: Vec<Value> = bodies
+        .iter()
+        .map(|body| serde_json::from_str(&server.request("POST", "/v1/completions", body).1))
+        .collect::<Result<_, _>>()
+        .expect("JSON");
+    let readers: Vec<_> = bodies
+        .iter()
+        .map(|body| {
+            let reader = server.open("POST", "/v1/completions", body);
+            // The next is sent when this one has arrived.
+            std::thread::sleep(Duration::from_millis(30));
+            reader
+        })
+        .collect();
+    let waiters: Vec<_> = readers
+        .into_iter()
+        .map(|reader| {
+            std::thread::spawn(move || {
+                let (status, text) = read_response(reader);
+                (Instant::now(), status, text)
+            })
+        })
+        .collect();
+    let mut before = None;
+    for (waiter, alone) in waiters.into_iter().zip(&alone) {
+        let (ended, status, text) = waiter.join().expect("a reply");
+        assert_eq!(status, 200, "{text}");
+        let reply: Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(sha(&reply), sha(alone));
+        assert!(before.is_none_or(|before| ended > before), "ended out of order");
+        before = Some(ended);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_ends_it_by_itself() {
+    let mut server = demo();
+    let id = server.id().to_string();
+    assert!(
+        std::process::Command::new("kill").args(["-INT", &id]).status().expect("kill").success()
+    );
+    assert!(server.wait().success());
+}

@@ -1,0 +1,9 @@
+//! The built binary as a user meets it: commands, and the server over HTTP.
+// All of it is test code, helpers included.
+#![allow(missing_docs, clippy::expect_used)]
+
+mod commands;
+mod http;
+mod settings;
+mod support;
+mod vectors;

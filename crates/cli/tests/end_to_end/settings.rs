@@ -1,0 +1,93 @@
+//! Settings as the binary takes them: flags over environment over defaults, refusals by name.
+
+use serde_json::Value;
+
+use crate::support::{command, failure, failure_of, json, stdout, text};
+
+fn setting(report: &Value, name: &str) -> (String, String) {
+    let entry = report["settings"]
+        .as_array()
+        .and_then(|all| all.iter().find(|entry| entry["name"] == name))
+        .unwrap_or_else(|| panic!("{name} in {report}"));
+    let text = |key: &str| entry[key].as_str().expect("text").to_string();
+    (text("value"), text("origin"))
+}
+
+fn doctor(variables: &[(&str, &str)], args: &[&str]) -> Value {
+    let args: Vec<&str> = ["doctor", "--json"].into_iter().chain(args.iter().copied()).collect();
+    let output = command(&args).envs(variables.iter().copied()).output().expect("runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[test]
+fn a_flag_beats_the_environment_and_that_beats_the_default() {
+    let plain = doctor(&[], &[]);
+    assert_eq!(setting(&plain, "port"), ("8080".into(), "default".into()));
+    let variable = [("FINBACK_PORT", "9000")];
+    let report = doctor(&variable, &[]);
+    assert_eq!(setting(&report, "port"), ("9000".into(), "FINBACK_PORT".into()));
+    let report = doctor(&variable, &["--port", "9001"]);
+    assert_eq!(setting(&report, "port"), ("9001".into(), "--port".into()));
+}
+
+#[test]
+fn a_blank_variable_counts_as_unset() {
+    let report = doctor(&[("FINBACK_PORT", "  "), ("FINBACK_NUMERICS", "")], &[]);
+    assert_eq!(setting(&report, "port"), ("8080".into(), "default".into()));
+    assert_eq!(setting(&report, "numerics"), ("release".into(), "default".into()));
+}
+
+#[test]
+fn values_out_of_range_are_refused_by_name() {
+    assert_eq!(
+        failure(&["serve", "--port", "65536"]),
+        (2, "error: --port: found \"65536\", accepted: a whole number from 0 to 65535\n".into())
+    );
+    assert_eq!(
+        failure(&["run", "hi", "--top-p", "-1"]),
+        (2, "error: --top-p: found \"-1\", accepted: a number from 0 to 1\n".into())
+    );
+    assert_eq!(
+        failure(&["run", "--prompt-ids", "5,x"]),
+        (
+            2,
+            "error: --prompt-ids: found \"5,x\", accepted: whole numbers separated by commas, \
+             e.g. 5,9,2\n"
+                .into()
+        )
+    );
+    let mut serve = command(&["serve"]);
+    serve.env("FINBACK_NUMERICS", "exact");
+    assert_eq!(
+        failure_of(serve),
+        (2, "error: FINBACK_NUMERICS: found \"exact\", accepted: release, plain\n".into())
+    );
+}
+
+#[test]
+fn an_unknown_flag_is_a_usage_error() {
+    let (code, message) = failure(&["serve", "--prot", "1"]);
+    assert_eq!(code, 2);
+    assert!(message.contains("--prot"), "{message}");
+    assert_eq!(failure(&["bake"]).0, 2);
+}
+
+#[test]
+fn doctor_names_backends_and_unknown_variables() {
+    let report = doctor(&[("FINBACK_PROT", "1")], &[]);
+    assert_eq!(report["backends"]["cpu"], "ready");
+    assert_eq!(report["backends"]["cuda"], "not built in this version");
+    assert_eq!(report["unknown_variables"][0], "FINBACK_PROT");
+    assert!(report["machine"]["cores"].as_u64().is_some_and(|cores| cores > 0));
+    let text = stdout(&["doctor"]);
+    assert!(text.contains("cuda") && text.contains("not built in this version"), "{text}");
+    assert!(json(&["doctor", "--json"])["version"].is_string());
+}
+
+#[test]
+fn the_settings_document_is_printed_whole() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
+    let found = std::fs::read_to_string(path).expect("docs/settings.md");
+    assert_eq!(stdout(&["doctor", "--settings-doc"]), found);
+}
