@@ -1,6 +1,10 @@
 //! Bodies in, prompts out; tokens in, replies out.
 
-#![allow(clippy::unwrap_used, reason = "a helper of a test may panic as the test may")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test's helper may panic as the test may"
+)]
 
 mod refusals;
 mod replies;
