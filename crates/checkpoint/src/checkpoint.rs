@@ -43,7 +43,14 @@ impl Checkpoint {
         let mut shards = Vec::new();
         let mut tensors = BTreeMap::new();
         for name in names {
-            let map = Arc::new(Map::open(&dir.join(&name))?);
+            let path = dir.join(&name);
+            if let Some((tensor, _)) = index.iter().flatten().find(|(_, shard)| **shard == name)
+                && !path.exists()
+            {
+                let wanted = format!("the shard that {INDEX_FILE} names");
+                return Err(Error::tensor(&path, tensor, "no such file", wanted));
+            }
+            let map = Arc::new(Map::open(&path)?);
             shards.push(Arc::clone(&map));
             for tensor in read_directory(&map)? {
                 if index.as_ref().is_some_and(|i| i.get(tensor.name()) != Some(&name)) {

@@ -113,7 +113,13 @@ fn shards_that_are_missing_empty_cut_or_directories() {
         format!("DIR/{ONE}: found an empty file, wanted a safetensors file")
     );
     fs::remove_file(&shard).unwrap();
-    assert_eq!(refusal(dir.path()), format!("DIR/{ONE}: No such file or directory (os error 2)"));
+    assert_eq!(
+        refusal(dir.path()),
+        format!(
+            "DIR/{ONE}: tensor \"a\": found no such file, \
+             wanted the shard that model.safetensors.index.json names"
+        )
+    );
     fs::create_dir(&shard).unwrap();
     assert_eq!(
         refusal(dir.path()),
@@ -177,12 +183,17 @@ fn a_huge_sparse_tensor_opens_at_once_and_takes_no_memory() {
         let text = fs::read_to_string("/proc/self/statm").unwrap();
         text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
     };
-    let (before, start) = (resident(), std::time::Instant::now());
-    let ck = Checkpoint::open(dir.path()).unwrap();
-    let table = ck.tensor("table").unwrap();
-    let (took, grown) = (start.elapsed(), resident().saturating_sub(before));
+    let before = resident();
+    let open = || {
+        let start = std::time::Instant::now();
+        let table = Checkpoint::open(dir.path()).unwrap().tensor("table").unwrap();
+        (start.elapsed(), table)
+    };
+    // The best of a few: the machine may be busy.
+    let (took, table) = (0..5).map(|_| open()).min_by_key(|(took, _)| *took).unwrap();
+    let grown = resident().saturating_sub(before);
     assert_eq!(table.bytes().len(), 102_400_000_000);
-    assert!(took.as_millis() < 100, "opening took {took:?}");
+    assert!(took.as_millis() < 50, "opening took {took:?}");
     // Other tests of this process run beside this one; the table is ten thousand times larger.
     assert!(grown < 10_000_000, "opening took {grown} bytes");
 

@@ -2,7 +2,7 @@
 //!
 //! [`Checkpoint::open`] maps every shard of a directory and reads only their headers: opening costs
 //! the same whether the weights are 4 MB or 400 GB. A [`Tensor`] is a name, a dtype, a shape and a
-//! range of a mapped shard; its bytes are never copied. [`write`] makes the same layout from a
+//! range of a mapped shard; its bytes are never copied. [`write()`] makes the same layout from a
 //! list of [`Entry`] and a function that streams each one's bytes.
 //!
 //! There is no arithmetic here: what the bytes mean is the model's business.

@@ -31,8 +31,8 @@ impl Map {
         if about.len() == 0 {
             return Err(Error::file(path, "an empty file", "a safetensors file"));
         }
-        // SAFETY: the map is private to reading. Somebody who truncates or rewrites a shard while
-        // it is served breaks the contract that every mapped weight file has; docs/memory says so.
+        // SAFETY: nothing here writes to the map or the file. That nobody else rewrites or cuts a
+        // shard while it is mapped is the contract of every mapped weight file.
         let bytes = unsafe { Mmap::map(&file) }.map_err(Error::io(path))?;
         Ok(Map { path: path.to_owned(), file, bytes })
     }

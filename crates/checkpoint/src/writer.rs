@@ -95,10 +95,10 @@ pub fn write(
     pending.commit()
 }
 
-/// Writes one safetensors file at `path`, under the rules of [`write`].
+/// Writes one safetensors file at `path`, under the rules of [`write()`].
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn write_file(
     path: &Path,
     entries: &[Entry],
