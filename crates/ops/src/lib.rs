@@ -5,6 +5,7 @@ mod error;
 mod ops;
 mod sampling;
 mod spec;
+mod timed;
 
 pub use batch::{BLOCK_POSITIONS, Keep, Limits, Rows, Span};
 pub use error::OpsError;
@@ -14,3 +15,4 @@ pub use spec::{
     Attention, Compressor, Dims, Drafter, Engram, EngramLayer, Expert, Ffn, Format, Hyper, Indexer,
     KvSource, LayerSpec, Linear, ModelSpec, Numerics, Scoring, Site, Yarn,
 };
+pub use timed::{StepTime, StepTimes, Timed};
