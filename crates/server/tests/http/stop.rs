@@ -55,14 +55,14 @@ async fn begin(stage: &Stage, max_tokens: usize) -> tokio::net::TcpStream {
 #[tokio::test]
 async fn a_stop_lets_running_replies_end_and_fails_waiting_ones() {
     let stage = stage().await;
-    let running = begin(&stage, 30).await;
+    let mut running = begin(&stage, 30).await;
     wait_for(&stage.engine.handle(), Load { waiting: 0, running: 1 }).await;
-    let waiting = begin(&stage, 30).await;
+    let mut waiting = begin(&stage, 30).await;
     wait_for(&stage.engine.handle(), Load { waiting: 1, running: 1 }).await;
     stage.stop.send(()).unwrap();
-    let refused = finish(waiting).await;
+    let refused = finish(&mut waiting).await;
     assert_eq!((refused.status, &refused.json()["error"]["code"]), (503, &json!("engine_stopped")));
-    let answer = finish(running).await;
+    let answer = finish(&mut running).await;
     assert_eq!(answer.status, 200, "{answer:?}");
     assert_eq!(answer.json()["usage"]["completion_tokens"], 30);
     timeout(SOON, stage.server).await.unwrap().unwrap().unwrap();
