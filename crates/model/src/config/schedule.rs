@@ -109,3 +109,7 @@ fn check_candidates(t: &Fields<'_>, c: &Config) -> LoadResult<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[path = "schedule_tests.rs"]
+mod tests;
