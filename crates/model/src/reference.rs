@@ -43,6 +43,8 @@ pub struct Reference {
     head: Linear,
     engram: Option<Engram>,
     drafter: Option<Drafter>,
+    /// Seed and relative size.
+    jitter: Option<(u64, f64)>,
 }
 
 /// A row on its way through the layers: the residual streams and the mix that collapses them next.
@@ -93,15 +95,10 @@ impl Reference {
         out
     }
 
-    /// Scales every embedding by 1 and noise of this relative size, keyed by `seed`. A row whose
-    /// logits move by far more than the noise has a rounding or a choice on its edge.
+    /// Adds noise of this relative size, keyed by `seed`, at every point where the release stores a
+    /// value. A row whose logits move by far more has a rounding or a choice on its edge.
     pub fn jitter(&mut self, seed: u64, relative: f64) {
-        for (id, row) in self.embed.iter_mut().enumerate() {
-            for (channel, v) in row.iter_mut().enumerate() {
-                let u = rng::uniform(seed, channel as u64, id as u32);
-                *v *= 1.0 + relative * (2.0 * f64::from(u) - 1.0);
-            }
-        }
+        self.jitter = Some((seed, relative));
     }
 
     /// One row through the whole model (section 3).
@@ -168,6 +165,12 @@ impl Reference {
 
     /// Where the release keeps bf16, the value that it keeps (section 11).
     fn store(&self, mut x: Vec<f64>) -> Vec<f64> {
+        if let Some((seed, relative)) = self.jitter {
+            for (i, v) in x.iter_mut().enumerate() {
+                let u = f64::from(rng::uniform(seed, v.to_bits(), i as u32));
+                *v *= 1.0 + relative * (2.0 * u - 1.0);
+            }
+        }
         if self.numerics.round_stores {
             x.iter_mut().for_each(|v| *v = number::round_bf16(*v));
         }

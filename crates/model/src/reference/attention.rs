@@ -104,8 +104,8 @@ impl Reference {
         let latent = match &compressor.wgate {
             None => self.linear(&compressor.wkv, x),
             Some(wgate) => {
-                state.push(Kind::Value, layer, 1, compressor.wkv.exact(x));
-                state.push(Kind::Gate, layer, 1, wgate.exact(x));
+                state.push(Kind::Value, layer, 1, self.linear_f32(&compressor.wkv, x));
+                state.push(Kind::Gate, layer, 1, self.linear_f32(wgate, x));
                 if !(position + 1).is_multiple_of(ratio) {
                     return;
                 }

@@ -20,10 +20,15 @@ impl Linear {
 impl Reference {
     /// `W x` as the model's numerics have it: input and output rounded where they say so.
     pub(super) fn linear(&self, w: &Linear, x: &[f64]) -> Vec<f64> {
+        self.store(self.linear_f32(w, x))
+    }
+
+    /// [`Reference::linear`] with the output as the release keeps it in f32: not rounded.
+    pub(super) fn linear_f32(&self, w: &Linear, x: &[f64]) -> Vec<f64> {
         if w.quantised && self.numerics.round_inputs {
-            self.store(w.exact(&number::fp8_block32(x)))
+            w.exact(&number::fp8_block32(x))
         } else {
-            self.store(w.exact(x))
+            w.exact(x)
         }
     }
 }

@@ -64,6 +64,7 @@ impl Reference {
             drafter: top.drafter()?,
             config: config.clone(),
             numerics,
+            jitter: None,
         })
     }
 }
