@@ -1,7 +1,5 @@
 """The official `openai` client against `finback serve` on the embedded demo model."""
 
-import hashlib
-import struct
 import subprocess
 import sys
 
@@ -45,17 +43,16 @@ def main():
         assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
         assert whole.choices[0].finish_reason in ("stop", "length")
 
-        def text(message):
-            return (message.content or "") + (getattr(message, "reasoning_content", None) or "")
-
-        pieces, last = [], None
+        streamed, last = {"content": "", "reasoning_content": ""}, None
         options = {"include_usage": True}
         for chunk in client.chat.completions.create(**asked, stream=True, stream_options=options):
-            if chunk.choices:
-                pieces.append(text(chunk.choices[0].delta))
+            for choice in chunk.choices:
+                for part in streamed:
+                    streamed[part] += getattr(choice.delta, part, None) or ""
             last = chunk
         assert last.usage == usage, f"{last.usage} is not {usage}"
-        assert "".join(sorted("".join(pieces))) == "".join(sorted(text(whole.choices[0].message)))
+        for part, text in streamed.items():
+            assert text == (getattr(whole.choices[0].message, part, None) or ""), part
 
         ids = [5, 9, 2]
         done = client.completions.create(model=model, prompt=ids, max_tokens=8, temperature=0)
@@ -64,7 +61,6 @@ def main():
         assert done.choices[0].text == again.choices[0].text
         sha = done.model_extra["finback"]["token_sha"]
         assert sha == again.model_extra["finback"]["token_sha"] and len(sha) == 64
-        assert sha != hashlib.sha256(struct.pack("<I", 5)).hexdigest()
 
         refused(lambda: client.chat.completions.create(**asked | {"temperature": -1}), "temperature")
         refused(lambda: client.completions.create(model=model, prompt=[10**7]), "10000000")

@@ -80,14 +80,23 @@ impl Prepared {
         self.limits.context
     }
 
-    /// Allocates and starts the engine.
+    /// Whether it starts here.
     ///
     /// # Errors
-    /// The plan is refused, by its reason; or the backend cannot start.
-    pub fn start(&self) -> anyhow::Result<Engine> {
+    /// It does not: the plan's reason.
+    pub fn check(&self) -> anyhow::Result<()> {
         if self.plan.verdict == Verdict::Refused {
             bail!("this does not start here: {}", self.plan.reason);
         }
+        Ok(())
+    }
+
+    /// Allocates and starts the engine.
+    ///
+    /// # Errors
+    /// As [`Prepared::check`]; or the backend cannot start.
+    pub fn start(&self) -> anyhow::Result<Engine> {
+        self.check()?;
         let spec = Arc::clone(&self.spec);
         let ops = CpuOps::new(Arc::clone(&spec), self.limits, self.cpu)?;
         let runner = ModelRunner::new(Box::new(ops), spec);

@@ -8,6 +8,8 @@ mod run;
 mod serve;
 mod synth;
 
+use std::io::IsTerminal;
+
 use anyhow::Context;
 use tracing_subscriber::EnvFilter;
 
@@ -42,6 +44,7 @@ fn log(command: Command, values: &Values) {
     let level = values.get(&LOG_LEVEL).unwrap_or_else(|| usual.into());
     let log = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(level))
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
     if values.get(&LOG_JSON) {
         log.json().init();

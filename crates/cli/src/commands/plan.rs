@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use anyhow::bail;
 use finback_model::plan::{Kind, Plan, Verdict, human};
 use serde_json::{Value, json};
 
@@ -21,10 +20,7 @@ pub fn run(values: &Values) -> anyhow::Result<()> {
         println!("context    {}", prepared.context());
         print!("{}", plan_text(plan));
     }
-    if plan.verdict == Verdict::Refused {
-        bail!("this does not start here: {}", plan.reason);
-    }
-    Ok(())
+    prepared.check()
 }
 
 /// A plan as lines: every item with its bytes and how they come about, then the verdict.

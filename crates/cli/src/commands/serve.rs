@@ -26,6 +26,7 @@ pub async fn run(values: &Values) -> anyhow::Result<()> {
     println!("checkpoint {}", opened.directory.display());
     println!("model      {} ({} numerics)", opened.model_id, prepared.numerics);
     print!("{}", plan_text(&prepared.plan));
+    prepared.check()?;
     let Some(api) = api(&prepared) else {
         bail!("{}: no {TOKENIZER_FILE}, which a server needs", opened.directory.display());
     };

@@ -142,11 +142,18 @@ fn synth_is_a_function_of_its_seed() {
 fn a_plan_that_does_not_fit_is_refused_before_anything_is_loaded() {
     let vectors = vectors("full");
     let directory = path(&vectors);
+    let fits = json(&["plan", directory, "--context", "4096", "--json"]);
+    assert_eq!(fits["fits"], true);
+    assert_eq!(fits["kv_blocks"], 16);
     let large = ["--context", "16777216"];
     let (code, message) = failure(&["serve", directory, large[0], large[1]]);
     assert_eq!(code, 1);
-    assert!(message.contains("context") || message.contains("--context"), "{message}");
-    assert!(!finback(&["plan", directory, large[0], large[1]]).status.success());
+    let reason = "this does not start here: a context of 16777216: the model was made for 4096";
+    assert_eq!(message, format!("error: {reason}\n"));
+    let output = finback(&["plan", directory, large[0], large[1], "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let plan: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(plan["verdict"], "refused");
 }
 
 #[test]
@@ -170,4 +177,20 @@ fn a_chat_reads_lines_and_keeps_its_history() {
     assert!(two.starts_with(one.trim_end()), "{two:?} begins with {one:?}");
     let prompts: Vec<&str> = rates.lines().filter(|line| line.contains("prompt")).collect();
     assert_ne!(prompts[0].split(',').next(), prompts[1].split(',').next(), "the second is longer");
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_ends_the_reply_and_keeps_what_came() {
+    let args = ["run", "hello", "--max-tokens", "16000", "--ignore-eos", "--seed", "1"];
+    let child = command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("runs");
+    let id = child.id().to_string();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let kill = |id: &str| std::process::Command::new("kill").args(["-INT", id]).status();
+    assert!(kill(&id).expect("kill").success());
+    let output = child.wait_with_output().expect("ends");
+    let rates = text(&output.stderr);
+    assert!(output.status.success(), "{rates}");
+    assert!(rates.contains("tok/s"), "{rates}");
+    assert!(!output.stdout.is_empty());
 }

@@ -18,6 +18,8 @@ pub fn command(args: &[&str]) -> Command {
         command.env_remove(name);
     }
     command.env("FINBACK_CACHE_DIR", env!("CARGO_TARGET_TMPDIR"));
+    // Tests run side by side: threads of one would wait for those of another.
+    command.env("FINBACK_THREADS", "1");
     command.args(args).stdin(Stdio::null());
     command
 }
