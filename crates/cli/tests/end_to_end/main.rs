@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::expect_used)]
 
 mod commands;
+mod documents;
 mod http;
 mod settings;
 mod support;
