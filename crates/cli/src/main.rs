@@ -8,6 +8,7 @@ mod interrupt;
 mod load;
 mod machine;
 mod open;
+mod output;
 mod progress;
 mod reply;
 mod session;

@@ -1,9 +1,13 @@
 //! `finback doctor`: this machine, its backends, and the effective settings with their origin.
 
+use finback_cpu::simd::Isa;
+use finback_model::plan::human;
+use serde_json::{Value as Json, json};
+
 use crate::machine;
+use crate::output::print;
 use crate::settings::table::{JSON, SETTINGS_DOC};
 use crate::settings::{Declared, Origin, Value, Values, markdown, unknown_variables};
-use serde_json::{Value as Json, json};
 
 /// Backends by name, each with whether this binary has it.
 const BACKENDS: [(&str, &str); 3] = [
@@ -15,16 +19,10 @@ const BACKENDS: [(&str, &str); 3] = [
 /// Prints the report.
 pub fn run(values: &Values) -> anyhow::Result<()> {
     if values.get(&SETTINGS_DOC) {
-        print!("{}", markdown());
-        return Ok(());
+        return print(&markdown());
     }
     let report = report(values);
-    if values.get(&JSON) {
-        println!("{report}");
-    } else {
-        print_text(&report);
-    }
-    Ok(())
+    print(&if values.get(&JSON) { format!("{report}\n") } else { text(&report) })
 }
 
 fn report(values: &Values) -> Json {
@@ -43,6 +41,7 @@ fn report(values: &Values) -> Json {
             "arch": std::env::consts::ARCH,
             "processor": machine::processor(),
             "cores": machine::cores(),
+            "isa": Isa::available().map(Isa::name).collect::<Vec<_>>(),
             "memory_bytes": total,
             "memory_available_bytes": available,
         },
@@ -62,35 +61,39 @@ fn setting(declared: &Declared, value: Option<&Value>, origin: Origin) -> Json {
     json!({ "name": declared.name, "value": value, "origin": origin })
 }
 
-fn print_text(report: &Json) {
-    let text = |value: &Json| value.as_str().unwrap_or_default().to_string();
-    let bytes =
-        |value: &Json| value.as_u64().map_or_else(|| "unknown".into(), machine::human_bytes);
+fn text(report: &Json) -> String {
+    let word = |value: &Json| value.as_str().unwrap_or_default().to_string();
+    let words = |value: &Json| -> Vec<String> {
+        value.as_array().into_iter().flatten().map(word).collect()
+    };
+    let bytes = |value: &Json| value.as_u64().map_or_else(|| "unknown".into(), human);
     let machine = &report["machine"];
-    println!("finback {}", text(&report["version"]));
-    println!("\nMachine");
-    println!("  system     {} {}", text(&machine["os"]), text(&machine["arch"]));
-    println!("  processor  {}", text(&machine["processor"]));
-    println!("  cores      {}", machine["cores"]);
-    println!(
-        "  memory     {}, {} available",
-        bytes(&machine["memory_bytes"]),
-        bytes(&machine["memory_available_bytes"])
-    );
-    println!("\nBackends");
+    let mut lines = vec![
+        format!("finback {}", word(&report["version"])),
+        String::new(),
+        "Machine".into(),
+        format!("  system     {} {}", word(&machine["os"]), word(&machine["arch"])),
+        format!("  processor  {}", word(&machine["processor"])),
+        format!("  cores      {}", machine["cores"]),
+        format!("  isa        {}", words(&machine["isa"]).join(", ")),
+        format!(
+            "  memory     {}, {} available",
+            bytes(&machine["memory_bytes"]),
+            bytes(&machine["memory_available_bytes"])
+        ),
+        String::new(),
+        "Backends".into(),
+    ];
     for (name, state) in report["backends"].as_object().into_iter().flatten() {
-        println!("  {name:<9}  {}", text(state));
+        lines.push(format!("  {name:<9}  {}", word(state)));
     }
-    println!("\nSettings");
+    lines.extend([String::new(), "Settings".into()]);
     for setting in report["settings"].as_array().into_iter().flatten() {
-        println!(
-            "  {:<14} {}  ({})",
-            text(&setting["name"]),
-            text(&setting["value"]),
-            text(&setting["origin"])
-        );
+        let [name, value, origin] = ["name", "value", "origin"].map(|key| word(&setting[key]));
+        lines.push(format!("  {name:<14} {value}  ({origin})"));
     }
-    for name in report["unknown_variables"].as_array().into_iter().flatten() {
-        println!("\nThe environment variable {} names no setting.", text(name));
+    for name in words(&report["unknown_variables"]) {
+        lines.push(format!("\nThe environment variable {name} names no setting."));
     }
+    lines.join("\n") + "\n"
 }

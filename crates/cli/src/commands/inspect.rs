@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::machine;
 use crate::open::{self, Opened};
+use crate::output::print;
 use crate::settings::Values;
 use crate::settings::table::JSON;
 
@@ -16,13 +17,11 @@ pub fn run(values: &Values) -> anyhow::Result<()> {
     let census = Census::of(&opened.config, &opened.checkpoint)?;
     // A map that does not fit would stop a start, so it stops here too.
     opened.token_map()?;
-    let report = report(&opened, &census);
-    if values.get(&JSON) {
-        println!("{report}");
+    print(&if values.get(&JSON) {
+        format!("{}\n", report(&opened, &census))
     } else {
-        print_text(&opened, &census);
-    }
-    Ok(())
+        text(&opened, &census)
+    })
 }
 
 fn report(opened: &Opened, census: &Census) -> Value {
@@ -83,48 +82,51 @@ fn context_that_fits(config: &Config, census: &Census) -> Option<u64> {
     Some(positions.min(config.max_position_embeddings as u64))
 }
 
-fn print_text(opened: &Opened, census: &Census) {
+fn text(opened: &Opened, census: &Census) -> String {
     let config = &opened.config;
-    println!("checkpoint  {}", opened.directory.display());
-    println!(
-        "model       {} layers of {} channels, {} experts of which a token uses {}, {} token ids",
-        config.num_hidden_layers,
-        config.hidden_size,
-        config.n_routed_experts,
-        config.num_experts_per_tok,
-        config.vocab_size
-    );
-    println!("context     {} positions at most", config.max_position_embeddings);
     let tokenizer = if opened.tokenizer.is_some() { "tokenizer.json" } else { "none" };
-    println!("tokenizer   {tokenizer}");
-    println!("\nstored in {} shards", opened.checkpoint.shards().len());
+    let mut lines = vec![
+        format!("checkpoint  {}", opened.directory.display()),
+        format!(
+            "model       {} layers of {} channels, {} experts of which a token uses {}, {} token ids",
+            config.num_hidden_layers,
+            config.hidden_size,
+            config.n_routed_experts,
+            config.num_experts_per_tok,
+            config.vocab_size
+        ),
+        format!("context     {} positions at most", config.max_position_embeddings),
+        format!("tokenizer   {tokenizer}"),
+        format!("\nstored in {} shards", opened.checkpoint.shards().len()),
+    ];
     for total in census.classes(config) {
-        println!(
-            "  {:<36} {:>8}  {:>6} tensors  {:>7} M parameters",
+        lines.push(format!(
+            "  {:<36} {:>8}  {:>6} tensors  {:>9.1} M parameters",
             total.class.name(),
             human(total.bytes),
             total.tensors,
-            format!("{:.1}", total.parameters as f64 / 1e6)
-        );
+            total.parameters as f64 / 1e6
+        ));
     }
     let round = RoundBytes::of(config, census);
-    println!("\na round of one token reads {}", human(round.total()));
+    lines.push(format!("\na round of one token reads {}", human(round.total())));
     for (name, bytes) in [
         ("attention, shared experts, routers", round.dense),
         ("routed experts", round.experts),
         ("Engram", round.engram),
         ("embedding and head", round.embeddings),
     ] {
-        println!("  {name:<36} {:>8}", human(bytes));
+        lines.push(format!("  {name:<36} {:>8}", human(bytes)));
     }
     let state = StateBytes::of(config);
     let slot = state.rings + state.draft_rings + state.open_groups;
-    println!(
+    lines.push(format!(
         "\na stream takes {} B of KV a position, and {} whatever its length",
         state.kv_per_position(),
         human(slot)
-    );
+    ));
     if let Some(positions) = context_that_fits(config, census) {
-        println!("here the weights leave room for {positions} positions");
+        lines.push(format!("here the weights leave room for {positions} positions"));
     }
+    lines.join("\n") + "\n"
 }

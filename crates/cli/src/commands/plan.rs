@@ -6,20 +6,20 @@ use finback_model::plan::{Kind, Plan, Verdict, human};
 use serde_json::{Value, json};
 
 use crate::load;
+use crate::output::print;
 use crate::settings::Values;
 use crate::settings::table::JSON;
 
 /// Prints the plan; fails where it is refused.
 pub fn run(values: &Values) -> anyhow::Result<()> {
     let prepared = load::prepare(values)?;
-    let plan = &prepared.plan;
-    if values.get(&JSON) {
-        println!("{}", to_json(plan, prepared.context()));
+    let (plan, context) = (&prepared.plan, prepared.context());
+    print(&if values.get(&JSON) {
+        format!("{}\n", to_json(plan, context))
     } else {
-        println!("checkpoint {}", prepared.opened.directory.display());
-        println!("context    {}", prepared.context());
-        print!("{}", plan_text(plan));
-    }
+        let directory = prepared.opened.directory.display();
+        format!("checkpoint {directory}\ncontext    {context}\n{}", plan_text(plan))
+    })?;
     prepared.check()
 }
 

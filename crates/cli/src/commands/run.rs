@@ -6,6 +6,7 @@ use std::path::Path;
 use finback_checkpoint::{Dtype, Entry, write_file};
 use serde_json::json;
 
+use crate::output::print;
 use crate::reply::Outcome;
 use crate::session::Session;
 use crate::settings::table::{JSON, LOGITS, PROMPT, PROMPT_IDS, STOP, SYSTEM};
@@ -34,7 +35,7 @@ pub async fn run(values: &Values) -> anyhow::Result<()> {
     if json {
         let prepared = &session.prepared;
         let line = outcome.to_json(&prepared.opened.model_id, prepared.numerics);
-        writeln!(std::io::stdout(), "{line}")?;
+        print(&format!("{line}\n"))?;
     } else {
         eprintln!("{}", outcome.rate_line());
     }

@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 use super::plan::plan_text;
 use crate::load;
 use crate::open::TOKENIZER_FILE;
+use crate::output::print;
 use crate::session::api;
 use crate::settings::Values;
 use crate::settings::table::{HOST, PORT};
@@ -23,16 +24,21 @@ pub async fn run(values: &Values) -> anyhow::Result<()> {
     })?;
     let prepared = load::prepare(values)?;
     let opened = &prepared.opened;
-    println!("checkpoint {}", opened.directory.display());
-    println!("model      {} ({} numerics)", opened.model_id, prepared.numerics);
-    print!("{}", plan_text(&prepared.plan));
+    print(&format!(
+        "checkpoint {}\nmodel      {} ({} numerics)\n{}",
+        opened.directory.display(),
+        opened.model_id,
+        prepared.numerics,
+        plan_text(&prepared.plan)
+    ))?;
     prepared.check()?;
     let Some(api) = api(&prepared) else {
         bail!("{}: no {TOKENIZER_FILE}, which a server needs", opened.directory.display());
     };
     let engine = prepared.start()?;
     let address = listener.local_addr()?;
-    println!("listening  http://{address}\n\n{}", curl(&address.to_string(), &opened.model_id));
+    let curl = curl(&address.to_string(), &opened.model_id);
+    print(&format!("listening  http://{address}\n\n{curl}\n"))?;
     serve(listener, App::new(Arc::new(api), engine.handle())).await.context("the server")
 }
 

@@ -14,6 +14,7 @@ use finback_model::{Config, LoadResult};
 use finback_tokenizer::{SYNTHETIC, Tokenizer};
 
 use crate::demo::{beside, vocabulary};
+use crate::output::print;
 use crate::progress::Progress;
 use crate::settings::table::{
     DRAFT_BLOCKS, ENGRAM, EXPERTS, EXPERTS_PER_TOKEN, FORCE, HEAD_DIM, HEADS, HIDDEN, INTERMEDIATE,
@@ -43,8 +44,7 @@ pub fn run(values: &Values) -> anyhow::Result<()> {
     }
     let config = written?;
     let census = Census::of(&config, &Checkpoint::open(out)?)?;
-    println!("{}: {}", out.display(), human(census.bytes(|_| true)));
-    Ok(())
+    print(&format!("{}: {}\n", out.display(), human(census.bytes(|_| true))))
 }
 
 fn write(directory: &Path, values: &Values) -> anyhow::Result<Config> {
