@@ -12,11 +12,11 @@ const VOCAB: usize = 1024;
 /// Ids 0, 1 and 2.
 const FIRST: [&str; 3] = ["<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜▁pad▁｜>"];
 
-/// The last ids, in the release's order. The first is the one it names as the drafts' noise.
+/// The last ids, in the release's order. The second is the one it also names as the drafts' noise.
 #[rustfmt::skip]
 const LAST: [&str; 67] = [
-    "<｜place▁holder▁no▁799｜>",
-    "<｜fim▁hole｜>", "<｜fim▁begin｜>", "<｜fim▁end｜>", "<｜System｜>", "<｜User｜>",
+    "<｜place▁holder▁no▁798｜>", "<｜System｜>",
+    "<｜fim▁hole｜>", "<｜fim▁begin｜>", "<｜fim▁end｜>", "<｜User｜>",
     "<｜Assistant｜>", "<|EOT|>", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>",
     "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁outputs▁begin｜>",
     "<｜tool▁outputs▁end｜>", "<｜tool▁output▁begin｜>", "<｜tool▁output▁end｜>", "<｜tool▁sep｜>",
