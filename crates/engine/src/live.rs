@@ -140,7 +140,8 @@ impl Live {
         let reply_tokens = self.said;
         match end {
             End::Finished(reason) => {
-                tracing::info!(
+                // The server writes the one line a request that a user reads.
+                tracing::debug!(
                     prompt_tokens,
                     reply_tokens,
                     queue_s,
@@ -152,7 +153,7 @@ impl Live {
                 let _ = self.job.events.send(Event::Finished { reason, timings: self.timings });
             }
             End::Failed(message) => self.job.fail(message),
-            End::Cancelled => tracing::info!(prompt_tokens, reply_tokens, "request cancelled"),
+            End::Cancelled => tracing::debug!(prompt_tokens, reply_tokens, "request cancelled"),
         }
     }
 }

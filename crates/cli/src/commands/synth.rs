@@ -42,7 +42,12 @@ pub fn run(values: &Values) -> anyhow::Result<()> {
         // What stays is only disk space; its name says what it is.
         let _ = fs::remove_dir_all(&temporary);
     }
-    let config = written?;
+    let config = written.map_err(|error| {
+        // A user knows the directory by the name that was asked for.
+        let text =
+            crate::one_line(&error).replace(&*temporary.to_string_lossy(), &out.to_string_lossy());
+        anyhow::Error::msg(text)
+    })?;
     let census = Census::of(&config, &Checkpoint::open(out)?)?;
     print(&format!("{}: {}\n", out.display(), human(census.bytes(|_| true))))
 }

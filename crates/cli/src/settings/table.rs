@@ -326,7 +326,7 @@ pub static TOP_K: Setting<Option<u64>> = Setting::new(Declared {
 /// Probability mass kept.
 pub static TOP_P: Setting<Option<f64>> = Setting::new(Declared {
     name: "top-p",
-    kind: Kind::Float { min: 0.0, max: 1.0 },
+    kind: Kind::Float { min: 1e-6, max: 1.0 },
     unset: "the release's",
     category: Category::Request,
     commands: TERMINAL,

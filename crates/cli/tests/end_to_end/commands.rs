@@ -42,7 +42,11 @@ fn refused(directory: &Path, words: &[&str]) {
 #[test]
 fn broken_checkpoints_are_refused_by_name() {
     let missing = tempfile::tempdir().expect("a directory");
-    refused(&missing.path().join("nowhere"), &["nowhere"]);
+    let nowhere = missing.path().join("nowhere");
+    refused(&nowhere, &["nowhere"]);
+    let config = nowhere.join("config.json");
+    let reason = format!("error: {}: No such file or directory (os error 2)\n", path(&config));
+    assert_eq!(failure(&["inspect", path(&nowhere)]), (1, reason));
 
     let shard = "model-00002-of-00005.safetensors";
     let gone = copy("full");
@@ -103,6 +107,12 @@ fn synth_writes_what_inspect_plan_and_run_read() {
     assert_eq!(json(&["plan", made, "--json"])["fits"], true);
     let args = ["run", "--checkpoint", made, "hello", "--max-tokens", "5", "--json"];
     assert!(json(&args)["completion_tokens"].as_u64().is_some_and(|n| (1..=5).contains(&n)));
+
+    let odd = path(directory.path()).to_string() + "/odd";
+    let (code, message) = failure(&["synth", "--out", &odd, "--hidden", "100"]);
+    let reason = "text_config.hidden_size: found 100, wanted a multiple of 32";
+    assert_eq!((code, message), (1, format!("error: {odd}/config.json: {reason}\n")));
+    assert_eq!(fs::read_dir(directory.path()).expect("readable").count(), 1);
 
     let (code, message) = failure(&["synth", "--out", made]);
     assert_eq!(code, 1);

@@ -46,7 +46,7 @@ fn values_out_of_range_are_refused_by_name() {
     );
     assert_eq!(
         failure(&["run", "hi", "--top-p", "-1"]),
-        (2, "error: --top-p: found \"-1\", accepted: a number from 0 to 1\n".into())
+        (2, "error: --top-p: found \"-1\", accepted: a number from 0.000001 to 1\n".into())
     );
     assert_eq!(
         failure(&["run", "--prompt-ids", "5,x"]),
