@@ -52,7 +52,7 @@ impl Chat {
         let mut conversation =
             read(&body.into_value())?.convert(options).map_err(|error| match error {
                 ConversionError::BadRequest { detail } | ConversionError::Internal { detail } => {
-                    Error::Conversation { detail }
+                    Error::conversation(&detail)
                 }
             })?;
         conversation.stream = params.stream;
@@ -109,7 +109,7 @@ fn read(body: &Value) -> Result<ChatCompletionRequest, Error> {
             return Err(Error::value(format!("messages[{index}]"), message, reason(&error)));
         }
     }
-    Err(Error::Conversation { detail: error.to_string() })
+    Err(Error::conversation(&error.to_string()))
 }
 
 /// What a message lacks, as what is accepted.

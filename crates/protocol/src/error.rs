@@ -96,6 +96,11 @@ impl Error {
         }
     }
 
+    /// Messages that make no conversation. The detail may quote them, line ends and all.
+    pub(crate) fn conversation(detail: &str) -> Self {
+        Self::Conversation { detail: detail.split_whitespace().collect::<Vec<_>>().join(" ") }
+    }
+
     /// `field` holds `found`, which is none of `accepted`.
     pub(crate) fn value(
         field: impl Into<String>,

@@ -6,11 +6,12 @@
     reason = "a test's helper may panic as the test may"
 )]
 
+mod fuzz;
 mod refusals;
 mod replies;
 mod requests;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use finback_engine::{Event, FinishReason, Timings};
 use finback_protocol::{Api, ApiOptions, Defaults, Output, Prepared, Progress};
@@ -20,7 +21,8 @@ use serde_json::Value;
 const EOS: u32 = 1;
 
 fn tokenizer() -> Arc<Tokenizer> {
-    Arc::new(Tokenizer::from_bytes(SYNTHETIC).unwrap())
+    static ONE: OnceLock<Arc<Tokenizer>> = OnceLock::new();
+    Arc::clone(ONE.get_or_init(|| Arc::new(Tokenizer::from_bytes(SYNTHETIC).unwrap())))
 }
 
 fn api() -> Api {
