@@ -26,10 +26,13 @@ pub fn round_row<S: Simd>(s: S, row: &mut [f32]) {
 #[inline(always)]
 pub fn dot<S: Simd>(s: S, a: &[f32], b: &[f32]) -> f32 {
     let mut sum = s.splat(0.0);
-    for (a, b) in a.chunks_exact(LANES).zip(b.chunks_exact(LANES)) {
+    let (left, right) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
+    let rest = left.remainder().iter().zip(right.remainder());
+    for (a, b) in left.zip(right) {
         sum = s.load(a).fma(s.load(b), sum);
     }
-    s.tree(sum)
+    // Only the Markov rank may leave a rest.
+    rest.fold(s.tree(sum), |sum, (a, b)| a.mul_add(*b, sum))
 }
 
 /// Dot products of `H` queries with `K` keys, each in the house order.

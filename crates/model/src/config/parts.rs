@@ -117,7 +117,6 @@ pub(super) fn read_drafts(
     if block_size == 0 || blocks == 0 {
         return Ok(None);
     }
-    let rank = t.count("dspark_markov_rank", WIDTH..=WIDTH_MAX, None)?;
     let field = "dspark_target_layer_ids";
     let target_layer_ids = t.layers(field, layers)?;
     if target_layer_ids.is_empty() {
@@ -142,7 +141,7 @@ pub(super) fn read_drafts(
         block_size,
         noise_token_id: t.token("dspark_noise_token_id", vocab, Some(0))?,
         target_layer_ids,
-        markov_rank: multiple(t, "dspark_markov_rank", rank, WIDTH)?,
+        markov_rank: t.count("dspark_markov_rank", 1..=WIDTH_MAX, None)?,
         n_routed_experts,
         num_experts_per_tok,
     }))

@@ -182,10 +182,6 @@ fn ranges_and_types_have_their_lines() {
             "o_lora_rank: found 24, wanted 32 to divide o_groups * o_lora_rank (o_groups is 2)",
         ),
         (
-            json!({"dspark_markov_rank": 40}),
-            "dspark_markov_rank: found 40, wanted a multiple of 32",
-        ),
-        (
             json!({"qk_rope_head_dim": 33}),
             "qk_rope_head_dim: found 33, wanted an even number up to 64 (head_dim and index_head_dim)",
         ),

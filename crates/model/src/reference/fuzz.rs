@@ -73,7 +73,7 @@ pub fn checkpoint(dice: &mut Dice) -> (SynthOptions, Vocabulary<'static>) {
         set.insert("num_nextn_predict_layers".into(), json!(dice.number(1, 3)));
         set.insert("dspark_block_size".into(), json!(dice.number(1, 8)));
         set.insert("dspark_target_layer_ids".into(), json!(dice.subset(layers)));
-        set.insert("dspark_markov_rank".into(), json!(32 * dice.number(1, 2)));
+        set.insert("dspark_markov_rank".into(), json!(dice.number(1, 40)));
         set.insert("dspark_n_routed_experts".into(), json!(experts));
         set.insert("dspark_num_experts_per_tok".into(), json!(dice.number(1, experts)));
     }
