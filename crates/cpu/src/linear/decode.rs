@@ -19,11 +19,11 @@ use crate::simd::{LANES, Simd};
 /// Inputs of a quad: four vectors.
 pub(super) const QUAD: usize = 4 * LANES;
 
-/// Blocks whose scales are expanded at a time.
-pub(super) const PANEL: usize = 32;
+/// Most quads that a kernel takes of a row at a time.
+pub(super) const PANEL: usize = 128;
 
-/// The scales of a panel of one weight row, as many for a block as the format has.
-pub(super) type ScaleTable = [f32; 2 * PANEL];
+/// The scales of a panel of one weight row, one for each quad.
+pub(super) type ScaleTable = [f32; PANEL];
 
 /// The order of a row's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -96,7 +96,7 @@ pub(super) trait Decode {
     const QUADS: usize;
     /// Whether blocks have scales.
     const SCALED: bool;
-    /// Whether a scale holds for all rows of a `COLUMNS` block.
+    /// Whether the scales of a row hold for its whole `COLUMNS` block.
     const SHARED: bool;
 
     /// The values of a quad: the stored ones, times 2^-120 where the format has scales.
@@ -105,8 +105,8 @@ pub(super) trait Decode {
     /// `BYTES` bytes at `from` are readable.
     unsafe fn quad<S: Simd>(s: S, from: *const u8, quad: usize) -> [S::F; 4];
 
-    /// Expands the scales of `table.len()` blocks at most of weight row `n`, from `block` on.
-    fn expand(weight: &Weight<'_>, n: usize, block: usize, table: &mut ScaleTable);
+    /// Expands the scales of `count` blocks of weight row `n` from `block` on.
+    fn expand(weight: &Weight<'_>, n: usize, block: usize, count: usize, table: &mut ScaleTable);
 
     /// The scale of block `block` of the panel, for each lane.
     fn scale<S: Simd>(s: S, table: &ScaleTable, block: usize) -> S::F;
@@ -151,17 +151,17 @@ impl Decode for Fp8 {
     }
 
     #[inline(always)]
-    fn expand(weight: &Weight<'_>, n: usize, block: usize, table: &mut ScaleTable) {
+    fn expand(weight: &Weight<'_>, n: usize, block: usize, count: usize, table: &mut ScaleTable) {
         let Format::Fp8 { block: side } = weight.format() else { return };
         let width = weight.inp().div_ceil(side);
         let row = &weight.scale()[n / side * width..][..width];
         if side == QUAD {
-            for (to, byte) in table.iter_mut().zip(&row[block..]).take(PANEL) {
+            for (to, byte) in table.iter_mut().zip(&row[block..block + count]) {
                 *to = power(*byte);
             }
         } else {
-            for (i, to) in table.iter_mut().take(PANEL).enumerate() {
-                *to = row.get((block + i) * QUAD / side).map_or(0.0, |byte| power(*byte));
+            for (i, to) in table[..count].iter_mut().enumerate() {
+                *to = power(row[(block + i) * QUAD / side]);
             }
         }
     }
@@ -196,22 +196,22 @@ impl Decode for Fp4 {
     }
 
     #[inline(always)]
-    fn expand(weight: &Weight<'_>, n: usize, block: usize, table: &mut ScaleTable) {
+    fn expand(weight: &Weight<'_>, n: usize, block: usize, count: usize, table: &mut ScaleTable) {
         let width = weight.inp() / QUAD;
         let row = &weight.scale()[n * width..][..width];
-        let row = &row[2 * block..];
+        let row = &row[2 * block..width.min(2 * (block + count))];
         for (to, byte) in table.iter_mut().zip(row) {
             *to = power(*byte);
         }
         // The last block may have no second half.
-        if let Some(to) = table.get_mut(row.len()) {
-            *to = 0.0;
+        if row.len() < 2 * count {
+            table[row.len()] = 0.0;
         }
     }
 
     #[inline(always)]
     fn scale<S: Simd>(s: S, table: &ScaleTable, block: usize) -> S::F {
-        s.splat_halves(table[2 * block], table[2 * block + 1])
+        s.splat_halves(&[table[2 * block], table[2 * block + 1]])
     }
 }
 
@@ -228,9 +228,7 @@ macro_rules! unscaled {
         const SHARED: bool = true;
 
         #[inline(always)]
-        fn expand(_: &Weight<'_>, _: usize, _: usize, table: &mut ScaleTable) {
-            table.fill(1.0);
-        }
+        fn expand(_: &Weight<'_>, _: usize, _: usize, _: usize, _: &mut ScaleTable) {}
 
         #[inline(always)]
         fn scale<S: Simd>(s: S, _: &ScaleTable, _: usize) -> S::F {

@@ -5,118 +5,133 @@ use std::marker::PhantomData;
 
 use finback_numerics::lanes::Lanes;
 
-use super::Weight;
 use super::decode::{Decode, PANEL, QUAD, ScaleTable};
+use super::scratch::Vector;
+use super::{COLUMNS, Weight};
 use crate::simd::{Kernel, LANES, Simd};
 
 /// Bytes of the largest block.
-const LARGEST: usize = 128;
+pub(super) const LARGEST: usize = 128;
 
-/// The products of `R` prepared rows with the `C` weight rows from `n` on: `[column][row]`, before
-/// the rows' factors.
+/// Quads to take at a time of `rows` rows: their activations stay in half the first-level cache
+/// while all columns pass. Even, for blocks of two quads.
+pub(super) const fn panel(rows: usize) -> usize {
+    PANEL / rows / 2 * 2
+}
+
+/// Adds to the sums of `R` rows the products of a panel of blocks, `C` columns at a time.
 pub(super) struct Strip<'a, D, const R: usize, const C: usize> {
-    /// The weight; `n + C` is at most its outputs.
+    /// The weight, for its scales.
     pub weight: &'a Weight<'a>,
-    /// The first weight row.
+    /// The weight row of column 0.
     pub n: usize,
-    /// Rows prepared for the weight.
+    /// Number of columns.
+    pub columns: usize,
+    /// The first block of the panel.
+    pub block: usize,
+    /// Number of blocks.
+    pub count: usize,
+    /// The panel's weight bytes: those of column `c` start at `c * stride`.
+    pub bytes: &'a [u8],
+    /// Distance of columns, in bytes.
+    pub stride: usize,
+    /// The panel's activations of each row.
     pub x: [&'a [f32]; R],
+    /// `[row][COLUMNS]`.
+    pub sums: &'a mut [Vector],
     /// The weight's format.
     pub format: PhantomData<D>,
 }
 
 impl<D: Decode, const R: usize, const C: usize> Kernel for Strip<'_, D, R, C> {
-    type Output = [[f32; R]; C];
+    type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, s: S) -> [[f32; R]; C] {
-        let row_bytes = self.weight.format().row_bytes(self.weight.inp());
-        let (blocks, rest) = (row_bytes / D::BYTES, row_bytes % D::BYTES);
-        let whole = blocks * D::BYTES;
-        let mut at = [std::ptr::null(); C];
-        // The end of each row, filled up with zeros, which x has there too.
-        let mut ends = [[0u8; LARGEST]; C];
-        for c in 0..C {
-            let row = &self.weight.data()[(self.n + c) * row_bytes..][..row_bytes];
-            at[c] = row.as_ptr();
-            ends[c][..rest].copy_from_slice(&row[whole..]);
+    fn run<S: Simd>(mut self, s: S) {
+        assert!(self.count * D::QUADS <= PANEL && self.columns <= COLUMNS);
+        assert!(self.columns > 0 && self.sums.len() >= R * COLUMNS);
+        let last = (self.columns - 1) * self.stride;
+        assert!(self.bytes.len() >= last + self.count * D::BYTES);
+        assert!(self.x.iter().all(|x| x.len() >= self.count * D::QUADS * QUAD));
+        let mut tables: [ScaleTable; C] = [[0.0; PANEL]; C];
+        if D::SCALED && D::SHARED {
+            D::expand(self.weight, self.n, self.block, self.count, &mut tables[0]);
         }
-        let total = row_bytes.div_ceil(D::BYTES);
-        let mut x = [std::ptr::null(); R];
-        for (to, x) in x.iter_mut().zip(self.x) {
-            assert!(x.len() >= total * D::QUADS * QUAD);
-            *to = x.as_ptr();
+        let mut c = 0;
+        while c + C <= self.columns {
+            self.group::<S, C>(s, c, &mut tables);
+            c += C;
         }
-        let mut acc = [[s.splat(0.0); R]; C];
-        let mut table: [ScaleTable; C] = [[0.0; 2 * PANEL]; C];
-        let mut block = 0;
-        while block < total {
-            let count = if block < blocks { PANEL.min(blocks - block) } else { 1 };
-            if block >= blocks {
-                for c in 0..C {
-                    at[c] = ends[c].as_ptr();
-                }
-            }
-            if D::SCALED {
-                // All columns share the first table where the format's scales allow it.
-                let distinct = if D::SHARED { 1 } else { C };
-                for (c, table) in table.iter_mut().enumerate().take(distinct) {
-                    D::expand(self.weight, self.n + c, block, table);
-                }
-            }
-            for b in 0..count {
-                // SAFETY: block b of this panel is whole at every column, in the row or its padded
-                // end, and its quads are within every x.
-                unsafe { step::<S, D, R, C>(s, &at, &x, &table, b, &mut acc) };
-            }
-            // SAFETY: these are the ends of the blocks just read.
-            unsafe {
-                for at in &mut at {
-                    *at = at.add(count * D::BYTES);
-                }
-                for x in &mut x {
-                    *x = x.add(count * D::QUADS * QUAD);
-                }
-            }
-            block += count;
+        while c < self.columns {
+            self.group::<S, 1>(s, c, &mut tables);
+            c += 1;
         }
-        let mut sums = [[0.0; R]; C];
-        for c in 0..C {
-            for r in 0..R {
-                sums[c][r] = s.tree(acc[c][r]);
-            }
-        }
-        sums
     }
 }
 
-/// Block `b` of every column and row.
+impl<D: Decode, const R: usize, const C: usize> Strip<'_, D, R, C> {
+    /// `G` columns from `c` on.
+    #[inline(always)]
+    fn group<S: Simd, const G: usize>(&mut self, s: S, c: usize, tables: &mut [ScaleTable; C]) {
+        if D::SCALED && !D::SHARED {
+            for (i, table) in tables.iter_mut().enumerate().take(G) {
+                D::expand(self.weight, self.n + c + i, self.block, self.count, table);
+            }
+        }
+        let mut at = [std::ptr::null(); G];
+        for (i, at) in at.iter_mut().enumerate() {
+            *at = self.bytes[(c + i) * self.stride..].as_ptr();
+        }
+        let mut x = [std::ptr::null(); R];
+        for (to, x) in x.iter_mut().zip(self.x) {
+            *to = x.as_ptr();
+        }
+        let mut acc = [[s.splat(0.0); R]; G];
+        for (i, acc) in acc.iter_mut().enumerate() {
+            for (r, acc) in acc.iter_mut().enumerate() {
+                *acc = s.load(&self.sums[r * COLUMNS + c + i].0);
+            }
+        }
+        for b in 0..self.count {
+            for (i, acc) in acc.iter_mut().enumerate() {
+                let scale = D::scale(s, &tables[if D::SHARED { 0 } else { i }], b);
+                // SAFETY: block b is within every column's bytes and every row's activations, as
+                // `run` checks.
+                unsafe { step::<S, D, R>(s, at[i], &x, b, scale, acc) };
+            }
+        }
+        for (i, acc) in acc.iter().enumerate() {
+            for (r, acc) in acc.iter().enumerate() {
+                s.store(&mut self.sums[r * COLUMNS + c + i].0, *acc);
+            }
+        }
+    }
+}
+
+/// Block `b` of one column and every row.
 ///
 /// # Safety
-/// Block `b` from each of `at` is readable, and so are its quads from each of `x`.
+/// Block `b` from `at` is readable, and so are its quads from each of `x`.
 #[inline(always)]
-unsafe fn step<S: Simd, D: Decode, const R: usize, const C: usize>(
+unsafe fn step<S: Simd, D: Decode, const R: usize>(
     s: S,
-    at: &[*const u8; C],
+    at: *const u8,
     x: &[*const f32; R],
-    table: &[ScaleTable; C],
     b: usize,
-    acc: &mut [[S::F; R]; C],
+    scale: S::F,
+    acc: &mut [S::F; R],
 ) {
-    for c in 0..C {
-        let scale = D::scale(s, &table[if D::SHARED { 0 } else { c }], b);
-        for q in 0..D::QUADS {
-            // SAFETY: the caller vouches for the block.
-            let w = unsafe { D::quad(s, at[c].add(b * D::BYTES), q) };
-            for r in 0..R {
+    for q in 0..D::QUADS {
+        // SAFETY: the caller vouches for the block.
+        let w = unsafe { D::quad(s, at.add(b * D::BYTES), q) };
+        for (x, acc) in x.iter().zip(acc.iter_mut()) {
+            let x = |v: usize| {
                 // SAFETY: the caller vouches for the quads.
-                let x = |v: usize| unsafe {
-                    s.load_at(x[r].add((b * D::QUADS + q) * QUAD + v * LANES))
-                };
-                let p = w[3].fma(x(3), w[2].fma(x(2), w[1].fma(x(1), w[0] * x(0))));
-                // A scale of one makes the fused form a sum, bit for bit.
-                acc[c][r] = if D::SCALED { p.fma(scale, acc[c][r]) } else { acc[c][r] + p };
-            }
+                unsafe { s.load_at(x.add((b * D::QUADS + q) * QUAD + v * LANES)) }
+            };
+            let p = w[3].fma(x(3), w[2].fma(x(2), w[1].fma(x(1), w[0] * x(0))));
+            // A scale of one makes the fused form a sum, bit for bit.
+            *acc = if D::SCALED { p.fma(scale, *acc) } else { *acc + p };
         }
     }
 }

@@ -6,90 +6,32 @@ use std::marker::PhantomData;
 use finback_numerics::lanes::Lanes;
 
 use super::decode::{Decode, PANEL, QUAD, ScaleTable};
-use super::{COLUMNS, Prepared, Rows, Weight};
-use crate::simd::{Isa, Kernel, LANES, Simd};
+use super::few::LARGEST;
+use super::scratch::{QUAD_VECTORS, Vector};
+use super::{COLUMNS, Weight};
+use crate::simd::{Kernel, LANES, Simd};
 
-/// Rows whose sums are kept at a time.
+/// Most rows whose sums are kept at a time.
 pub(super) const ROWS: usize = 128;
 
-/// Quads of a panel: 512 inputs.
-const QUADS: usize = 16;
+/// Quads of a panel: 256 inputs.
+pub(super) const QUADS: usize = 8;
 
-/// Vectors of a quad in the panel: its four, then its scale.
-const QUAD_VECTORS: usize = QUAD / LANES + 1;
-
-/// Eight f32, aligned so that none straddles a cache line.
-#[derive(Debug, Clone, Copy, Default)]
-#[repr(align(32))]
-struct Vector([f32; LANES]);
-
-/// Decoded weights and unfinished sums: about 210 KB, for the second-level cache.
-#[derive(Debug)]
-pub(super) struct Panel {
-    /// `[column][quad][QUAD_VECTORS]`.
-    weights: Box<[Vector]>,
-    /// `[row][column]`, the eight lanes of each sum.
-    sums: Box<[Vector]>,
-}
-
-impl Panel {
-    pub(super) fn new() -> Panel {
-        let vectors = |n| vec![Vector::default(); n].into_boxed_slice();
-        Panel { weights: vectors(COLUMNS * QUADS * QUAD_VECTORS), sums: vectors(ROWS * COLUMNS) }
-    }
-
-    /// Multiplies up to [`ROWS`] of `rows` from `first` on with the `columns` weight rows from `n`
-    /// on.
-    pub(super) fn multiply<'p, D: Decode>(
-        &'p mut self,
-        isa: Isa,
-        weight: &Weight<'_>,
-        (n, columns): (usize, usize),
-        x: &Prepared,
-        (rows, first): (&Rows<'_>, usize),
-    ) -> Sums<'p> {
-        let count = ROWS.min(rows.count() - first);
-        let quads = weight.format().row_bytes(weight.inp()).div_ceil(D::BYTES) * D::QUADS;
-        self.sums[..count * COLUMNS].fill(Vector::default());
-        for quad in (0..quads).step_by(QUADS) {
-            let width = QUADS.min(quads - quad);
-            for c in 0..columns {
-                let panel = &mut self.weights[c * QUADS * QUAD_VECTORS..][..width * QUAD_VECTORS];
-                isa.run(DecodeRow { weight, n: n + c, quad, panel, format: PhantomData::<D> });
-            }
-            let mut inputs: [&[f32]; ROWS] = [&[]; ROWS];
-            for (r, input) in inputs[..count].iter_mut().enumerate() {
-                *input = &x.row(rows.get(first + r))[quad * QUAD..][..width * QUAD];
-            }
-            isa.run(Tiles {
-                weights: &self.weights,
-                sums: &mut self.sums,
-                x: &inputs[..count],
-                columns,
-                quads: width,
-            });
-        }
-        Sums(&self.sums)
-    }
-}
-
-/// The lanes of finished sums.
-pub(super) struct Sums<'p>(&'p [Vector]);
-
-impl Sums<'_> {
-    /// The sum of a row and a column, before the row's factor.
-    pub(super) fn get(&self, row: usize, column: usize) -> f32 {
-        finback_numerics::order::tree(self.0[row * COLUMNS + column].0)
-    }
-}
+/// Columns whose part of a panel stays in the first-level cache while all rows pass.
+const GROUP: usize = 16;
 
 /// Decodes the quads of weight row `n` from `quad` on that fill `panel`.
-struct DecodeRow<'a, D> {
-    weight: &'a Weight<'a>,
-    n: usize,
-    quad: usize,
-    panel: &'a mut [Vector],
-    format: PhantomData<D>,
+pub(super) struct DecodeRow<'a, D> {
+    /// The weight.
+    pub weight: &'a Weight<'a>,
+    /// The weight row.
+    pub n: usize,
+    /// The first quad.
+    pub quad: usize,
+    /// `[quad][QUAD_VECTORS]`.
+    pub panel: &'a mut [Vector],
+    /// The weight's format.
+    pub format: PhantomData<D>,
 }
 
 impl<D: Decode> Kernel for DecodeRow<'_, D> {
@@ -100,11 +42,12 @@ impl<D: Decode> Kernel for DecodeRow<'_, D> {
         let row_bytes = self.weight.format().row_bytes(self.weight.inp());
         let row = &self.weight.data()[self.n * row_bytes..][..row_bytes];
         let first = self.quad / D::QUADS;
-        let mut table: ScaleTable = [0.0; 2 * PANEL];
-        D::expand(self.weight, self.n, first, &mut table);
-        for (i, block) in self.panel.chunks_exact_mut(QUAD_VECTORS * D::QUADS).enumerate() {
+        let mut table: ScaleTable = [1.0; PANEL];
+        let blocks = self.panel.chunks_exact_mut(QUAD_VECTORS * D::QUADS);
+        D::expand(self.weight, self.n, first, blocks.len(), &mut table);
+        for (i, block) in blocks.enumerate() {
             let bytes = &row[(first + i) * D::BYTES..];
-            let mut end = [0u8; 128];
+            let mut end = [0u8; LARGEST];
             let from = if bytes.len() >= D::BYTES {
                 bytes.as_ptr()
             } else {
@@ -125,12 +68,17 @@ impl<D: Decode> Kernel for DecodeRow<'_, D> {
 }
 
 /// Adds the products of a panel to the sums.
-struct Tiles<'a> {
-    weights: &'a [Vector],
-    sums: &'a mut [Vector],
-    x: &'a [&'a [f32]],
-    columns: usize,
-    quads: usize,
+pub(super) struct Tiles<'a> {
+    /// `[column][QUADS][QUAD_VECTORS]`.
+    pub weights: &'a [Vector],
+    /// `[row][COLUMNS]`.
+    pub sums: &'a mut [Vector],
+    /// The panel's activations of each row.
+    pub x: &'a [&'a [f32]],
+    /// Number of columns.
+    pub columns: usize,
+    /// Quads in the panel.
+    pub quads: usize,
 }
 
 impl Kernel for Tiles<'_> {
@@ -138,27 +86,41 @@ impl Kernel for Tiles<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(mut self, s: S) {
-        let mut r = 0;
-        while r < self.x.len() {
-            match self.x.len() - r {
-                1 => r += self.rows::<S, 1>(s, r),
-                2 => r += self.rows::<S, 2>(s, r),
-                _ => r += self.rows::<S, 3>(s, r),
+        assert!(self.quads <= QUADS && self.x.iter().all(|x| x.len() >= self.quads * QUAD));
+        for first in (0..self.columns).step_by(GROUP) {
+            let last = self.columns.min(first + GROUP);
+            let mut r = 0;
+            while r < self.x.len() {
+                r += match self.x.len() - r {
+                    1 => self.rows::<S, 1>(s, r, first, last),
+                    2 => self.rows::<S, 2>(s, r, first, last),
+                    _ => self.rows::<S, 3>(s, r, first, last),
+                };
             }
         }
     }
 }
 
 impl Tiles<'_> {
-    /// `R` rows from `r` on, all columns; gives `R`.
+    /// `R` rows from `r` on, the columns `c..last`; gives `R`.
     #[inline(always)]
-    fn rows<S: Simd, const R: usize>(&mut self, s: S, r: usize) -> usize {
-        let mut c = 0;
-        while c + 2 <= self.columns {
+    fn rows<S: Simd, const R: usize>(
+        &mut self,
+        s: S,
+        r: usize,
+        mut c: usize,
+        last: usize,
+    ) -> usize {
+        // A tile of R x C keeps twice as many sums, and C weights, in registers.
+        while S::REGISTERS >= 32 && c + 4 <= last {
+            self.tile::<S, R, 4>(s, r, c);
+            c += 4;
+        }
+        while c + 2 <= last {
             self.tile::<S, R, 2>(s, r, c);
             c += 2;
         }
-        if c < self.columns {
+        if c < last {
             self.tile::<S, R, 1>(s, r, c);
         }
         R
@@ -169,7 +131,6 @@ impl Tiles<'_> {
     fn tile<S: Simd, const R: usize, const C: usize>(&mut self, s: S, r: usize, c: usize) {
         let mut x = [std::ptr::null(); R];
         for (to, x) in x.iter_mut().zip(&self.x[r..r + R]) {
-            assert!(x.len() >= self.quads * QUAD);
             *to = x.as_ptr();
         }
         let mut w = [std::ptr::null::<f32>(); C];
@@ -179,18 +140,18 @@ impl Tiles<'_> {
         }
         let sums = &mut self.sums[r * COLUMNS + c..][..(R - 1) * COLUMNS + C];
         let mut acc = [[s.splat(0.0); C]; R];
-        for r in 0..R {
-            for c in 0..C {
-                acc[r][c] = s.load(&sums[r * COLUMNS + c].0);
+        for (r, acc) in acc.iter_mut().enumerate() {
+            for (c, acc) in acc.iter_mut().enumerate() {
+                *acc = s.load(&sums[r * COLUMNS + c].0);
             }
         }
         for q in 0..self.quads {
-            // SAFETY: quad q is within every slice taken above.
+            // SAFETY: quad q is within every column taken above and, as `run` checks, every row.
             unsafe { quad::<S, R, C>(s, q, &x, &w, &mut acc) };
         }
-        for r in 0..R {
-            for c in 0..C {
-                s.store(&mut sums[r * COLUMNS + c].0, acc[r][c]);
+        for (r, acc) in acc.iter().enumerate() {
+            for (c, acc) in acc.iter().enumerate() {
+                s.store(&mut sums[r * COLUMNS + c].0, *acc);
             }
         }
     }
@@ -221,8 +182,8 @@ unsafe fn quad<S: Simd, const R: usize, const C: usize>(
         for (p, x) in p.iter_mut().zip(x) {
             // SAFETY: the caller vouches for the quad.
             let x = unsafe { s.load_at(x.add(q * QUAD + v * LANES)) };
-            for (p, w) in p.iter_mut().zip(w) {
-                *p = if v == 0 { w * x } else { w.fma(x, *p) };
+            for (p, w) in p.iter_mut().zip(&w) {
+                *p = if v == 0 { *w * x } else { w.fma(x, *p) };
             }
         }
     }

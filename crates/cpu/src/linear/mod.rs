@@ -22,13 +22,15 @@ mod decode;
 mod few;
 mod many;
 mod prepare;
+mod scratch;
 mod unit;
 mod weight;
 
 pub use prepare::{Input, Prepared};
 pub use weight::{Format, Weight, WeightError};
 
-use unit::{Out, Scratch, Unit};
+use scratch::Scratch;
+use unit::{Out, Unit};
 
 /// Outputs of a weight that one worker computes at a time. Divides every scale block.
 const COLUMNS: usize = 32;

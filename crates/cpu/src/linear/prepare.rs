@@ -6,7 +6,7 @@ use finback_numerics::{fp8, quant};
 
 use super::decode::{Layout, QUAD};
 use super::{Format, Weight};
-use crate::simd::{Isa, Kernel, LANES, Simd};
+use crate::simd::{Isa, Kernel, LANES, Simd, max_of};
 use crate::team::{Team, TeamError};
 
 /// Rows to prepare.
@@ -162,7 +162,7 @@ impl Kernel for Fill<'_> {
 /// Prepares a row for quantised weights; gives the factor of its products.
 #[inline(always)]
 fn quantised_row<S: Simd>(s: S, x: &[f32], round: bool, layout: Layout, to: &mut [f32]) -> f32 {
-    let top = crate::simd::max_of(s, x);
+    let top = max_of(s, x);
     if top.is_nan() || top.is_infinite() {
         to.fill(0.0);
         return f32::NAN;
@@ -175,18 +175,19 @@ fn quantised_row<S: Simd>(s: S, x: &[f32], round: bool, layout: Layout, to: &mut
             to.fill(0.0);
         }
         for (half, from) in from.chunks_exact(QUAD).enumerate() {
-            let mut v = [s.splat(0.0); QUAD / LANES];
-            for (v, from) in v.iter_mut().zip(from.chunks_exact(LANES)) {
-                *v = s.load(from);
-            }
-            if round {
-                let scale = quant::fp8_scale(crate::simd::max_of(s, from));
-                let (down, scale) = (quant::e8m0_reciprocal(scale), fp8::e8m0(scale));
-                v = v.map(|v| fp8::round(v * s.splat(down)) * s.splat(scale));
-            }
             let mut quad = [0.0; QUAD];
-            for (v, quad) in v.into_iter().zip(quad.chunks_exact_mut(LANES)) {
-                s.store(quad, v * up);
+            quad.copy_from_slice(from);
+            if round {
+                let scale = quant::fp8_scale(max_of(s, &quad));
+                let (down, scale) = (quant::e8m0_reciprocal(scale), fp8::e8m0(scale));
+                let (down, scale) = (s.splat(down), s.splat(scale));
+                for part in quad.chunks_exact_mut(LANES) {
+                    s.store(part, fp8::round(s.load(part) * down) * scale * up);
+                }
+            } else {
+                for part in quad.chunks_exact_mut(LANES) {
+                    s.store(part, s.load(part) * up);
+                }
             }
             layout.place(&quad, half, to);
         }

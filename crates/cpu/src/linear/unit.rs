@@ -1,28 +1,20 @@
 //! One worker's share of a task: all rows, one block of outputs.
 #![allow(unsafe_code)]
 
+use std::array::from_fn;
 use std::marker::PhantomData;
 
-use finback_numerics::bf16;
+use finback_numerics::{bf16, order};
 
-use super::decode::{Bf16, Decode, F16, F32, Fp4, Fp8};
-use super::few::Strip;
-use super::many::{self, Panel};
+use super::decode::{Bf16, Decode, F16, F32, Fp4, Fp8, QUAD};
+use super::few::{self, Strip};
+use super::many::{self, DecodeRow, Tiles};
+use super::scratch::{QUAD_VECTORS, Scratch, Vector};
 use super::{COLUMNS, Format, Prepared, Rows, Task, Weight};
 use crate::simd::Isa;
 
 /// From this many rows on, decoding into a panel pays.
 const MANY: usize = 17;
-
-/// A worker's memory.
-#[derive(Debug)]
-pub(super) struct Scratch(Panel);
-
-impl Scratch {
-    pub(super) fn new() -> Scratch {
-        Scratch(Panel::new())
-    }
-}
 
 /// Where a task's outputs go: a slice that several workers write, each its own outputs.
 #[derive(Debug)]
@@ -86,75 +78,99 @@ impl Unit<'_> {
         }
     }
 
-    fn decode<D: Decode>(self, isa: Isa) {
+    fn decode<D: Decode>(mut self, isa: Isa) {
         let rows = self.rows.count();
-        if isa == Isa::PORTABLE {
-            // Tiles only pay where a vector is a register; the bits are the same.
-            for r in 0..rows {
-                self.strips::<D, 1, 1>(isa, r, 0);
-            }
-            return;
-        }
-        if rows >= MANY {
-            return self.many::<D>(isa);
-        }
         let mut r = 0;
         while r < rows {
             r += match rows - r {
-                1 => self.few::<D, 1, 4>(isa, r),
+                // Tiles only pay where a vector is a register; the bits are the same.
+                _ if isa == Isa::PORTABLE => self.few::<D, 1, 1>(isa, r),
+                MANY.. => self.many::<D>(isa, r),
+                1 if D::QUADS == 1 => self.few::<D, 1, 4>(isa, r),
+                1 => self.few::<D, 1, 2>(isa, r),
                 2 | 3 => self.few::<D, 2, 2>(isa, r),
-                4 | 5 => self.few::<D, 4, 2>(isa, r),
+                4 | 5 => self.few::<D, 4, 1>(isa, r),
                 6 | 7 => self.few::<D, 6, 1>(isa, r),
                 _ => self.few::<D, 8, 1>(isa, r),
             };
         }
     }
 
-    /// All outputs of the rows `r..r + R`, `C` at a time; gives `R`.
-    fn few<D: Decode, const R: usize, const C: usize>(&self, isa: Isa, r: usize) -> usize {
-        let done = self.strips::<D, R, C>(isa, r, 0);
-        if done < self.columns {
-            for r in r..r + R {
-                self.strips::<D, 1, 1>(isa, r, done);
-            }
-        }
-        R
-    }
-
-    /// The outputs of the rows `r..r + R` from column `c` on, `C` at a time; gives the first
-    /// column that is left.
-    fn strips<D: Decode, const R: usize, const C: usize>(
-        &self,
-        isa: Isa,
-        r: usize,
-        mut c: usize,
-    ) -> usize {
-        let x = std::array::from_fn(|i| self.x.row(self.rows.get(r + i)));
-        while c + C <= self.columns {
+    /// The rows `r..r + R`; gives `R`.
+    fn few<D: Decode, const R: usize, const C: usize>(&mut self, isa: Isa, r: usize) -> usize {
+        let (weight, n, columns) = (self.weight, self.n, self.columns);
+        let stride = weight.format().row_bytes(weight.inp());
+        let bytes = &weight.data()[n * stride..(n + columns) * stride];
+        let rows: [&[f32]; R] = from_fn(|i| self.x.row(self.rows.get(r + i)));
+        let Scratch { sums, ends, .. } = &mut *self.scratch;
+        sums[..R * COLUMNS].fill(Vector::default());
+        let mut run = |block: usize, count: usize, bytes: &[u8], stride: usize| {
+            let x = rows.map(|x| &x[block * D::QUADS * QUAD..][..count * D::QUADS * QUAD]);
             let format = PhantomData::<D>;
-            let sums = isa.run(Strip::<_, R, C> { weight: self.weight, n: self.n + c, x, format });
-            for (j, column) in sums.iter().enumerate() {
-                for (i, sum) in column.iter().enumerate() {
-                    let factor = self.x.factor(self.rows.get(r + i));
-                    self.out.set(r + i, self.n + c + j, sum * factor);
-                }
-            }
-            c += C;
+            let sums = &mut sums[..];
+            isa.run(Strip::<_, R, C> {
+                weight,
+                n,
+                columns,
+                block,
+                count,
+                bytes,
+                stride,
+                x,
+                sums,
+                format,
+            });
+        };
+        let (blocks, panel) = (stride / D::BYTES, few::panel(R) / D::QUADS);
+        for block in (0..blocks).step_by(panel) {
+            run(block, panel.min(blocks - block), &bytes[block * D::BYTES..], stride);
         }
-        c
+        let rest = stride % D::BYTES;
+        if rest > 0 {
+            for (end, row) in ends.iter_mut().zip(bytes.chunks_exact(stride)) {
+                end.fill(0);
+                end[..rest].copy_from_slice(&row[stride - rest..]);
+            }
+            run(blocks, 1, ends.as_flattened(), few::LARGEST);
+        }
+        self.finish(r, R)
     }
 
-    fn many<D: Decode>(self, isa: Isa) {
-        let Unit { weight, x, rows, out, n, columns, scratch } = self;
-        for first in (0..rows.count()).step_by(many::ROWS) {
-            let sums = scratch.0.multiply::<D>(isa, weight, (n, columns), x, (&rows, first));
-            for r in first..rows.count().min(first + many::ROWS) {
-                let factor = x.factor(rows.get(r));
-                for c in 0..columns {
-                    out.set(r, n + c, sums.get(r - first, c) * factor);
+    /// Up to [`many::ROWS`] rows from `r` on; gives how many.
+    fn many<D: Decode>(&mut self, isa: Isa, r: usize) -> usize {
+        let (weight, columns) = (self.weight, self.columns);
+        let count = many::ROWS.min(self.rows.count() - r);
+        let row_bytes = weight.format().row_bytes(weight.inp());
+        let quads = row_bytes.div_ceil(D::BYTES) * D::QUADS;
+        let Scratch { sums, weights, .. } = &mut *self.scratch;
+        sums[..count * COLUMNS].fill(Vector::default());
+        for quad in (0..quads).step_by(many::QUADS) {
+            let width = many::QUADS.min(quads - quad);
+            for (c, panel) in weights.chunks_exact_mut(many::QUADS * QUAD_VECTORS).enumerate() {
+                if c < columns {
+                    let (n, panel) = (self.n + c, &mut panel[..width * QUAD_VECTORS]);
+                    isa.run(DecodeRow { weight, n, quad, panel, format: PhantomData::<D> });
                 }
             }
+            let mut x: [&[f32]; many::ROWS] = [&[]; many::ROWS];
+            for (i, x) in x[..count].iter_mut().enumerate() {
+                *x = &self.x.row(self.rows.get(r + i))[quad * QUAD..][..width * QUAD];
+            }
+            isa.run(Tiles { weights, sums, x: &x[..count], columns, quads: width });
         }
+        self.finish(r, count)
+    }
+
+    /// Adds up the lanes of the rows `r..r + count` and writes the outputs; gives `count`.
+    fn finish(&self, r: usize, count: usize) -> usize {
+        for i in 0..count {
+            let factor = self.x.factor(self.rows.get(r + i));
+            let sums = &self.scratch.sums[i * COLUMNS..][..self.columns];
+            for (c, lanes) in sums.iter().enumerate() {
+                self.out.set(r + i, self.n + c, order::tree(lanes.0) * factor);
+            }
+        }
+        count
     }
 }
 

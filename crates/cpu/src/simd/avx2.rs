@@ -9,10 +9,11 @@ use finback_numerics::lanes::{Bits, Lanes};
 
 use super::{Kernel, Simd};
 
-/// Proof that the CPU has AVX2 and FMA: only [`run`] and [`run512`] make one, and every vector
+/// Proof that the CPU has AVX2 and FMA: only [`run`] and [`run512`] make one, the
+/// first for 16 registers, the second for 32, and every vector
 /// below comes from one.
 #[derive(Clone, Copy)]
-pub(super) struct Avx2(());
+pub(super) struct Avx2<const REGISTERS: usize>(());
 
 /// Eight f32.
 #[derive(Clone, Copy)]
@@ -28,7 +29,7 @@ pub(super) struct W(__m256i);
 /// The CPU has AVX2 and FMA.
 #[target_feature(enable = "avx2,fma")]
 pub(super) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
-    kernel.run(Avx2(()))
+    kernel.run(Avx2::<16>(()))
 }
 
 /// Runs `kernel` on AVX2 instructions in their AVX-512 encoding, with 32 registers.
@@ -37,7 +38,7 @@ pub(super) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
 /// The CPU has AVX2, FMA and AVX-512 F, VL, BW and DQ.
 #[target_feature(enable = "avx2,fma,avx512f,avx512vl,avx512bw,avx512dq")]
 pub(super) unsafe fn run512<K: Kernel>(kernel: K) -> K::Output {
-    kernel.run(Avx2(()))
+    kernel.run(Avx2::<32>(()))
 }
 
 /// An intrinsic call on values that exist, so that the CPU has what it needs.
@@ -154,9 +155,11 @@ impl Bits for W {
     }
 }
 
-impl Simd for Avx2 {
+impl<const REGISTERS: usize> Simd for Avx2<REGISTERS> {
     type F = F;
     type W = W;
+
+    const REGISTERS: usize = REGISTERS;
 
     #[inline(always)]
     fn splat(self, value: f32) -> F {
@@ -167,8 +170,13 @@ impl Simd for Avx2 {
         W(intrinsic!(_mm256_set1_epi32(value as i32)))
     }
     #[inline(always)]
-    fn splat_halves(self, low: f32, high: f32) -> F {
-        F(intrinsic!(_mm256_set_m128(_mm_set1_ps(high), _mm_set1_ps(low))))
+    fn splat_halves(self, pair: &[f32; 2]) -> F {
+        let both =
+            f64::from_bits(u64::from(pair[1].to_bits()) << 32 | u64::from(pair[0].to_bits()));
+        F(intrinsic!({
+            let pairs = _mm256_castpd_ps(_mm256_set1_pd(both));
+            _mm256_permutevar_ps(pairs, _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1))
+        }))
     }
     #[inline(always)]
     unsafe fn load_at(self, from: *const f32) -> F {

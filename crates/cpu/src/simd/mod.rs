@@ -42,12 +42,15 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// Eight 32-bit words.
     type W: Bits + Send + Sync;
 
+    /// Vectors that fit in registers.
+    const REGISTERS: usize;
+
     /// `value` in every lane.
     fn splat(self, value: f32) -> Self::F;
     /// `value` in every lane.
     fn splat_bits(self, value: u32) -> Self::W;
-    /// `low` in lanes 0 to 3, `high` in lanes 4 to 7.
-    fn splat_halves(self, low: f32, high: f32) -> Self::F;
+    /// The first of the pair in lanes 0 to 3, the second in lanes 4 to 7.
+    fn splat_halves(self, pair: &[f32; 2]) -> Self::F;
     /// Reads eight f32.
     ///
     /// # Safety
@@ -103,7 +106,8 @@ pub trait Kernel {
     /// What it gives.
     type Output;
     /// The body. Must be `#[inline(always)]`, as must be what it calls with `s`, or the compiler
-    /// cannot use the instruction set in it.
+    /// cannot use the instruction set in it. `array::map` and `array::from_fn` are not: their
+    /// closures must not touch vectors.
     fn run<S: Simd>(self, s: S) -> Self::Output;
 }
 

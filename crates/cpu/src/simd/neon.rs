@@ -170,9 +170,11 @@ impl Simd for Neon {
     type F = F;
     type W = W;
 
+    const REGISTERS: usize = 16;
+
     #[inline(always)]
     fn splat(self, value: f32) -> F {
-        self.splat_halves(value, value)
+        self.splat_halves(&[value, value])
     }
     #[inline(always)]
     fn splat_bits(self, value: u32) -> W {
@@ -180,8 +182,8 @@ impl Simd for Neon {
         W(half, half)
     }
     #[inline(always)]
-    fn splat_halves(self, low: f32, high: f32) -> F {
-        F(intrinsic!(vdupq_n_f32(low)), intrinsic!(vdupq_n_f32(high)))
+    fn splat_halves(self, pair: &[f32; 2]) -> F {
+        F(intrinsic!(vdupq_n_f32(pair[0])), intrinsic!(vdupq_n_f32(pair[1])))
     }
     #[inline(always)]
     unsafe fn load_at(self, from: *const f32) -> F {

@@ -140,6 +140,8 @@ impl Simd for Portable {
     type F = F;
     type W = W;
 
+    const REGISTERS: usize = 1;
+
     #[inline(always)]
     fn splat(self, value: f32) -> F {
         F([value; 8])
@@ -149,7 +151,8 @@ impl Simd for Portable {
         W([value; 8])
     }
     #[inline(always)]
-    fn splat_halves(self, low: f32, high: f32) -> F {
+    fn splat_halves(self, pair: &[f32; 2]) -> F {
+        let [low, high] = *pair;
         F([low, low, low, low, high, high, high, high])
     }
     #[inline(always)]

@@ -59,7 +59,7 @@ impl Kernel for Every<'_> {
             w(s.sar16::<4>(x)),
             w(s.lookup(b"abcdefghijklmnop", x & x.splat(0x0f0f_0f0f))),
             w(s.widen([1, 2, 3, 200, 5, 6, 255, 8])),
-            s.splat_halves(1.0, 2.0),
+            s.splat_halves(&[1.0, 2.0]),
             math::exp(a),
             math::ln(a),
             math::log1p(a),
