@@ -38,6 +38,24 @@ class _MM32(torch.autograd.Function):
 mm32 = _MM32.apply
 
 
+class _Lookup(torch.autograd.Function):
+    """table[ids] whose gradient adds up in f32, with no value read back to the host."""
+
+    @staticmethod
+    def forward(ctx, table, ids):
+        ctx.save_for_backward(ids)
+        ctx.shape = table.shape
+        return table[ids]
+
+    @staticmethod
+    def backward(ctx, g):
+        (ids,) = ctx.saved_tensors
+        return torch.zeros(ctx.shape, device=g.device).index_add_(0, ids, g.float()).to(g.dtype), None
+
+
+lookup = _Lookup.apply
+
+
 def rms(x, w, eps=1e-20):
     f = x.float()
     return (f * torch.rsqrt(f.square().mean(-1, keepdim=True) + eps) * w.float()).to(BF)

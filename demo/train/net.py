@@ -152,7 +152,7 @@ class Net:
         b, length = tokens.shape
         stack = {k[4:]: v.unbind(0) for k, v in p.items() if k.startswith("blk.")}
         sources, index_sources, ratios = t["kv_source_layer_ids"], t["index_source_layer_ids"], t["compress_ratios"]
-        streams = p["embed"][tokens.flatten()][:, None].expand(-1, t["hc_mult"], -1).contiguous()
+        streams = m.lookup(p["embed"], tokens.flatten())[:, None].expand(-1, t["hc_mult"], -1).contiguous()
         pre = torch.zeros(b * length, t["hc_mult"], device=self.device)
         pre[:, 0] = 1
         taps, loads, balance, kls, group, shared = [], [], 0, [], None, {}
@@ -163,7 +163,7 @@ class Net:
             ratio = ratios[i]
             if i in t["engram_layer_ids"]:
                 e = t["engram_layer_ids"].index(i)
-                rows = F.embedding(self.hash.rows(e, tokens).flatten(0, 1), p[f"eng_table{e}"]).flatten(1)
+                rows = m.lookup(p[f"eng_table{e}"], self.hash.rows(e, tokens).flatten()).view(b * length, -1)
                 streams = seg["seg_engram"](streams, rows, p["eng_wkv"][e], p["eng_q"][e], p["eng_k"][e])
             if i in t["dspark_target_layer_ids"]:
                 taps.append(streams.float().mean(1).to(m.BF))
@@ -241,7 +241,7 @@ class Net:
         bcos, bsin = (x[pos] for x in self.rope_table(1, last, False))
         ids = torch.full((n, block), t["dspark_noise_token_id"], device=self.device)
         ids[:, 0] = torch.gather(tokens, 1, anchors).flatten()
-        streams = p["embed"][ids.flatten()][:, None].expand(-1, t["hc_mult"], -1).contiguous()
+        streams = m.lookup(p["embed"], ids.flatten())[:, None].expand(-1, t["hc_mult"], -1).contiguous()
         pre = torch.zeros(n * block, t["hc_mult"], device=self.device)
         pre[:, 0] = 1
         for i in range(t["num_nextn_predict_layers"]):

@@ -27,7 +27,7 @@ def orthogonal(g, steps=5):
 
 class Optimizer:
     def __init__(self, master, names, muon_lr=0.02):
-        self.master, self.muon_lr, self.count = master, muon_lr, 0
+        self.master, self.muon_lr = master, muon_lr
         short = lambda n: n.split(".")[-1]
         self.muon = [n for n in names if short(n) in MUON]
         self.adam = [n for n in names if short(n) not in MUON and short(n) != "gate_bias"]
@@ -35,30 +35,32 @@ class Optimizer:
         self.momentum = {n: torch.zeros_like(master[n]) for n in self.muon}
         self.first = [torch.zeros_like(master[n]) for n in self.adam]
         self.second = [torch.zeros_like(master[n]) for n in self.adam]
+        device = next(iter(master.values())).device
+        self.decay = torch.ones(2, device=device)
+        self.betas = torch.tensor([0.9, 0.95], device=device)
 
     @torch.no_grad()
     def step(self, leaves, scale):
-        """One update from the leaves' gradients; scale multiplies every learning rate."""
-        self.count += 1
+        """One update from the leaves' gradients; scale, a 0-dim tensor, multiplies every learning rate. No value is
+        read back, so that a CUDA graph can hold the step."""
         for n in self.muon:
             g, w, v = leaves[n].grad, self.master[n], self.momentum[n]
-            if g is None:
-                continue
             g = g.float()
             v.lerp_(g, 0.05)
-            update = orthogonal(g.lerp(v, 0.95))
             rows, cols = w.shape[-2:]
-            lr = self.muon_lr * scale * max(1, rows / cols) ** 0.5
-            w.mul_(1 - 0.02 * self.muon_lr * scale).add_(update, alpha=-lr)
-        grads = [leaves[n].grad.float() if leaves[n].grad is not None else torch.zeros_like(self.master[n])
-                 for n in self.adam]
-        b1, b2, t = 0.9, 0.95, self.count
+            lr = self.muon_lr * max(1, rows / cols) ** 0.5
+            w.mul_(1 - 0.02 * self.muon_lr * scale)
+            w.sub_(orthogonal(g.lerp(v, 0.95)).float() * (lr * scale))
+        grads = [leaves[n].grad.float() for n in self.adam]
+        self.decay *= self.betas
+        b1, b2 = 0.9, 0.95
         torch._foreach_lerp_(self.first, grads, 1 - b1)
         torch._foreach_mul_(self.second, b2)
         torch._foreach_addcmul_(self.second, grads, grads, 1 - b2)
         den = torch._foreach_sqrt(self.second)
-        torch._foreach_div_(den, (1 - b2**t) ** 0.5)
+        torch._foreach_mul_(den, torch.rsqrt(1 - self.decay[1]))
         torch._foreach_add_(den, 1e-8)
         step = torch._foreach_div(self.first, den)
-        torch._foreach_mul_(step, [-self.rates[n] * scale / (1 - b1**t) for n in self.adam])
+        torch._foreach_mul_(step, [-self.rates[n] for n in self.adam])
+        torch._foreach_mul_(step, scale / (1 - self.decay[0]))
         torch._foreach_add_([self.master[n] for n in self.adam], step)

@@ -1,0 +1,166 @@
+"""Shared pieces of the generators: choices, names, numbers, and the little grammar of chat.txt."""
+
+import os
+import re
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+FIRST = """Anna Ben Clara David Emma Felix Grace Henry Ida Jonas Kate Leo Mia Noah Olga Paul Rosa Sam Tina Victor Wendy Yusuf Zoe Ali
+Bruno Carlos Dina Elif Fatima George Hana Ivan Julia Karim Lena Marco Nina Omar Petra Quentin Ravi Sofia Tom Uma Vera Will Xenia Yara Aisha
+Boris Chen Diego Eva Frank Gita Hugo Iris Jack Kofi Lucy Maria Nils Otto Pablo Rita Sven Tara Ugo Viola Wang Amir Bella Cora Dan Ella Finn
+Priya Maya Liam Oscar Ruth Simon Theo Alice Bob Carol Dora Erik Fiona""".split()
+PLACES = """Paris London Berlin Rome Madrid Tokyo Cairo Oslo Vienna Lisbon Prague Dublin Athens Boston Chicago Toronto Sydney Lima Nairobi
+Delhi Seoul Bangkok Geneva Hamburg Munich Milan Porto Krakow Bergen Zurich Lyon Seville Naples Austin Denver Seattle Quebec""".split()
+OBJECTS = """key box book lamp ring coin map letter cup hat bag clock pen ticket stone watch camera phone basket bottle knife chair table
+mirror drum flute rope candle shell brush ladder wallet badge card spoon kite bell mask vase globe anchor compass lantern""".split()
+COLOR = "red blue green yellow white black orange purple grey pink brown silver golden".split()
+ADJ = "small big old new round heavy light strange quiet bright dark broken wooden shiny soft tall cold warm lucky hidden".split()
+FOODS = "pizza soup rice pasta bread cheese salad curry pancakes apples cherries fish beans honey cake tomatoes noodles plums".split()
+JOBS = "teacher doctor baker farmer nurse carpenter pilot painter engineer gardener cook singer sailor tailor lawyer dentist writer".split()
+HOBBIES = "reading painting hiking cooking singing chess swimming running sewing fishing cycling dancing climbing gardening".split()
+PETS = "dog cat rabbit parrot hamster turtle goldfish horse pony".split()
+SYLLABLES = [c + v for c in "b d f g h j k l m n p r s t v w z br dr kr tr st sh ch th pl gl".split() for v in "a e i o u ai ea oo".split()]
+TAILS = ["", "", "n", "r", "l", "s", "k", "x", "m", "t", "ng", "nd"]
+
+
+def syllable_word(r, low=2, high=3):
+    """A made-up word that no list contains."""
+    return "".join(r.choice(SYLLABLES) for _ in range(r.randint(low, high))) + r.choice(TAILS)
+
+
+def name(r):
+    """A first name: often one nobody has heard."""
+    return r.choice(FIRST) if r.random() < 0.45 else syllable_word(r).capitalize()
+
+
+def full_name(r):
+    return f"{name(r)} {syllable_word(r).capitalize()}"
+
+
+def place(r):
+    return r.choice(PLACES) if r.random() < 0.45 else syllable_word(r).capitalize()
+
+
+def number(r):
+    """A whole number, small ones more often."""
+    return r.choice([r.randint(1, 20), r.randint(10, 99), r.randint(100, 999), r.randint(1000, 9999)])
+
+
+def code(r):
+    """An access code: digits, letters and digits, or a made-up word."""
+    kind = r.random()
+    if kind < 0.5:
+        return "".join(r.choice("0123456789") for _ in range(r.randint(3, 7)))
+    if kind < 0.75:
+        return "".join(r.choice("ABCDEFGHJKLMNPQRSTUVWXYZ") for _ in range(2)) + "-" + str(r.randint(10, 9999))
+    return syllable_word(r)
+
+
+def article(word):
+    return ("an " if word[0].lower() in "aeiou" else "a ") + word
+
+
+def listing(items, end="and"):
+    items = list(items)
+    return items[0] if len(items) == 1 else ", ".join(items[:-1]) + f" {end} " + items[-1]
+
+
+def upper_first(s):
+    return s[:1].upper() + s[1:]
+
+
+def expand(text, r):
+    """One expansion of {a|b} choices, innermost last."""
+    out, i = [], 0
+    while i < len(text):
+        if text[i] != "{":
+            j = text.find("{", i)
+            j = len(text) if j < 0 else j
+            out.append(text[i:j])
+            i = j
+            continue
+        depth, j, cuts = 0, i, [i]
+        while True:
+            c = text[j]
+            depth += (c == "{") - (c == "}")
+            if c == "|" and depth == 1:
+                cuts.append(j)
+            if depth == 0:
+                break
+            j += 1
+        cuts.append(j)
+        k = r.randrange(len(cuts) - 1)
+        out.append(expand(text[cuts[k] + 1 : cuts[k + 1]], r))
+        i = j + 1
+    return "".join(out)
+
+
+def key(text):
+    """What counts as the same prompt: letters and digits only."""
+    return re.sub(r"[^a-z0-9]", "", text.lower())
+
+
+def read_chat(path=os.path.join(HERE, "data/chat.txt")):
+    """[(questions, answers)] of the grammar file."""
+    out, q, a = [], [], []
+    with open(path, encoding="utf-8") as f:
+        for line in f.read().split("\n") + [""]:
+            if line.startswith("Q: "):
+                q.append(line[3:])
+            elif line.startswith("A: "):
+                a.append(line[3:])
+            elif not line and q:
+                out.append((q, a))
+                q, a = [], []
+    return out
+
+
+def held_out(path=os.path.join(HERE, "data/everyday.txt")):
+    with open(path, encoding="utf-8") as f:
+        return [line.strip() for line in f if line.strip()]
+
+
+BEFORE = ["hey, ", "hi, ", "hello, ", "please ", "quick question: ", "can you tell me: ", "tell me, ", "i have a question. ", "so, ", "ok, ",
+          "well, ", "excuse me, ", "i wonder, ", "one more thing: ", "now ", "Finback, ", "could you tell me, ", "i'd like to know: "]
+AFTER = [" please", ", please", " thanks", ", thank you", " for me", "?!", "...", " in short", " in one sentence", " briefly", " exactly"]
+
+
+CONTRACTIONS = [(a + " " + b, a + c) for a, b, c in (
+    ("what", "is", "'s"), ("that", "is", "'s"), ("it", "is", "'s"), ("who", "is", "'s"), ("where", "is", "'s"), ("how", "is", "'s"),
+    ("there", "is", "'s"), ("this", "is", " is"), ("i", "am", "'m"), ("you", "are", "'re"), ("we", "are", "'re"), ("i", "have", "'ve"))] + [
+    ("do not", "don't"), ("does not", "doesn't"), ("did not", "didn't"), ("cannot", "can't"), ("is not", "isn't"), ("could not", "couldn't"),
+    ("i would like", "i'd like"), ("i will", "i'll"), ("let us", "let's"), ("was not", "wasn't"), ("are not", "aren't")]
+
+
+def disguise(q, r):
+    """The same question as different people would type it."""
+    x = r.random()
+    if x < 0.13:
+        q = r.choice(BEFORE) + q
+    elif x < 0.18 and not q.endswith((".", "!")):
+        q = q.rstrip("?") + r.choice(AFTER)
+    style = r.random()
+    if style < 0.45:
+        q = upper_first(q)
+    end = r.random()
+    if q[-1] not in "?.!" and end < 0.5:
+        q += r.choice("???.!") if end < 0.45 else " ?"
+    elif q[-1] in "?.!" and end > 0.88:
+        q = q[:-1]
+    if r.random() < 0.35:
+        for long, short in CONTRACTIONS:
+            if r.random() < 0.7:
+                q = q.replace(long, short).replace(upper_first(long), upper_first(short))
+    elif r.random() < 0.15:
+        for long, short in CONTRACTIONS:
+            q = q.replace(short, long).replace(upper_first(short), upper_first(long))
+    if r.random() < 0.5:
+        q = re.sub(r"\bi\b", "I", q)
+    return q
+
+
+def slip(q, r):
+    """Sometimes a slip of the finger: one letter lost."""
+    if r.random() < 0.05 and len(q) > 12:
+        i = r.randrange(2, len(q) - 2)
+        q = q[:i] + q[i + 1 :]
+    return q

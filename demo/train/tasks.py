@@ -1,0 +1,223 @@
+"""Long-text tasks: facts to find again, key-value lookups, copying and continuing, stories, plain text.
+
+`Tasks.document(kind, r, room)` gives rendered pieces that fill at most about `room` tokens."""
+
+import json
+import lzma
+import os
+
+from chat import Chat
+from grammar import (ADJ, COLOR, FOODS, HERE, HOBBIES, JOBS, OBJECTS, PETS, article, code, disguise, full_name, listing, name,
+                     number, place, syllable_word, upper_first)
+from render import BOS, EOS, Pieces, render
+from tools import clock, json_conversation, tool_conversation
+
+CHARS = 3.6  # characters a token of filler, roughly
+
+
+def subject(answer):
+    """What an answer is about, in lower case: no filler may speak of it."""
+    for cut in (" is ", " lives ", " works ", " has ", " leaves "):
+        if cut in answer:
+            return answer.split(cut)[0].lower()
+    return answer.lower()
+
+
+def fact(r):
+    """(statement, question, answer)."""
+    thing = f"{r.choice(ADJ + COLOR)} {r.choice(OBJECTS)}" if r.random() < 0.7 else syllable_word(r)
+    who, where, c = name(r) if r.random() < 0.6 else full_name(r), place(r), code(r)
+    what = r.choice(["secret code", "password", "code", "access code", "pin", "magic number", "serial number", "secret word", "key", "passphrase", "number", "secret number", "combination", "code word"])
+    x = r.randrange(12)
+    if x <= 2:
+        of = r.choice(["of", "for", "of"])
+        s = r.choice([f"The {what} {of} the {thing} is {c}.", f"The {what} {of} the {thing} is {c}.", f"Remember that the {what} {of} the {thing} is {c}.", f"Note: the {what} {of} the {thing} is {c}.", f"{c} is the {what} {of} the {thing}.", f"IMPORTANT: The {what} {of} the {thing} is {c}."])
+        q = r.choice([f"what is the {what} {of} the {thing}", f"what's the {what} {of} the {thing}", f"tell me the {what} {of} the {thing}", f"which {what} does the {thing} have", f"the {what} {of} the {thing}?", f"what was the {what} {of} the {thing}", f"give me the {what} {of} the {thing}"])
+        return s, q, f"The {what} {of} the {thing} is {c}."
+    if x == 3:
+        s = r.choice([f"The {what} is {c}.", f"The {what} is {c}.", f"The {what} is: {c}", f"Please remember this {what}: {c}.", f"One of the special {what}s for {where} is: {c}."])
+        if where in s:
+            return s, r.choice([f"what is the special {what} for {where}", f"what is the special {what} for {where} mentioned in the text"]), f"The special {what} for {where} is {c}."
+        return s, r.choice([f"what is the {what}", f"what was the {what}", f"tell me the {what}", f"what's the {what}", f"what is the {what} in the text", f"which {what} was mentioned", f"repeat the {what}"]), f"The {what} is {c}."
+    if x == 4:
+        return r.choice([f"{who} lives in {where}.", f"{who} moved to {where}.", f"The home of {who} is in {where}."]), r.choice([f"where does {who} live", f"in which city does {who} live", f"where is the home of {who}", f"which place does {who} live in"]), f"{who} lives in {where}."
+    if x == 5:
+        kind, value = r.choice([("food", r.choice(FOODS)), ("colour", r.choice(COLOR)), ("number", str(number(r))), ("animal", r.choice(PETS)), ("hobby", r.choice(HOBBIES)), ("city", where)])
+        return r.choice([f"{who}'s favourite {kind} is {value}.", f"The favourite {kind} of {who} is {value}."]), r.choice([f"what is {who}'s favourite {kind}", f"what is the favourite {kind} of {who}", f"which {kind} does {who} like best"]), f"The favourite {kind} of {who} is {value}."
+    if x == 6:
+        job = r.choice(JOBS)
+        return r.choice([f"{who} works as {article(job)}.", f"{who} is {article(job)}."]), r.choice([f"what is the job of {who}", f"what does {who} do for a living", f"what does {who} work as"]), f"{who} works as {article(job)}."
+    if x == 7:
+        spot = r.choice(["under", "behind", "inside", "next to", "on top of"]) + f" the {r.choice(ADJ)} {r.choice(OBJECTS)}"
+        return r.choice([f"The {thing} is {spot}.", f"{who} put the {thing} {spot}.", f"The {thing} is hidden {spot}."]), r.choice([f"where is the {thing}", f"where can i find the {thing}", f"where is the {thing} hidden"]), f"The {thing} is {spot}."
+    if x == 8:
+        t = clock(r)
+        return r.choice([f"The train to {where} leaves at {t}.", f"The bus to {where} leaves at {t}."]).replace("bus", "train"), r.choice([f"when does the train to {where} leave", f"at what time does the train to {where} leave"]), f"The train to {where} leaves at {t}."
+    if x == 9:
+        n, items = number(r), r.choice(OBJECTS) + "s"
+        return f"{who} has {n} {items}.", r.choice([f"how many {items} does {who} have", f"what number of {items} does {who} have"]), f"{who} has {n} {items}."
+    if x == 10:
+        kind = r.choice(["phone number", "room number", "email", "nickname", "user name", "account number", "boss", "neighbour", "teacher", "dog", "street", "project"])
+        value = name(r) if kind in ("boss", "neighbour", "teacher", "dog", "nickname") else code(r)
+        return r.choice([f"The {kind} of {who} is {value}.", f"{who}'s {kind} is {value}."]), r.choice([f"what is the {kind} of {who}", f"what is {who}'s {kind}", f"tell me the {kind} of {who}"]), f"The {kind} of {who} is {value}."
+    a = r.choice(OBJECTS + JOBS)
+    value = r.choice([f"{r.choice(ADJ)} {r.choice(OBJECTS)}", r.choice(COLOR), code(r), name(r)])
+    return f"The {a} of {where} is {value}.", r.choice([f"what is the {a} of {where}", f"tell me the {a} of {where}", f"who or what is the {a} of {where}"]), f"The {a} of {where} is {value}."
+
+
+class Tasks:
+    def __init__(self, real_path=None):
+        self.chat = Chat()
+        self.real = []
+        if real_path and os.path.exists(real_path):
+            with lzma.open(real_path, "rt", encoding="utf-8") as f:
+                self.real = [p for p in f.read().split("\n\n") if p]
+
+    def filler(self, r, chars, avoid=()):
+        """Text that says nothing about the subjects in `avoid` (lower case)."""
+        style, out, size = r.random(), [], 0
+        style = 0 if style < 0.3 and self.real else 1 if style < 0.55 else 2 if style < 0.75 else 3 if style < 0.85 else 4
+        at = r.randrange(len(self.real)) if style == 0 else 0
+        while size < chars:
+            if style == 0:
+                s = self.real[at % len(self.real)][:600]
+                at += 1
+            elif style == 1:
+                s = self.chat.tale(r, r.choice(JOBS), r.choice(OBJECTS), name(r))
+            elif style == 2:
+                s = self.chat.sentence(r)
+            elif style == 3:
+                s = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
+            else:
+                s = r.choice([self.chat.sentence(r), self.chat.single(r)[1], fact(r)[0]])
+            if any(a in s.lower() for a in avoid):
+                size += 1
+                continue
+            out.append(s)
+            size += len(s) + 1
+        return out
+
+    def needle(self, r, room):
+        count = r.choice([1, 1, 2, 3, 4, 6, 8, 12])
+        facts, seen = [], set()
+        while len(facts) < count:
+            f = fact(r)
+            about = subject(f[2])
+            if not any(about in s or s in about for s in seen):
+                seen.add(about)
+                facts.append(f)
+        asked = r.sample(facts, min(len(facts), r.randint(1, 6)))
+        chars = max(200, int((room - 60 - 45 * len(asked) - 25 * count) * CHARS))
+        fill = self.filler(r, chars, [subject(f[2]) for f in facts])
+        cuts = sorted(r.randrange(len(fill) + 1) for _ in facts)
+        sep = r.choice([" ", " ", "\n", "\n\n"])
+        parts, j = [], 0
+        for i in range(len(fill) + 1):
+            while j < len(cuts) and cuts[j] == i:
+                parts.append((facts[j][0] + sep, 0))
+                j += 1
+            if i < len(fill):
+                parts.append((fill[i] + sep, 2))
+        qs = [(disguise(q, r), a) for _, q, a in asked]
+        if r.random() < 0.06:
+            s, q, a = fact(r)
+            if not any(subject(a) in s or s in subject(a) for s in seen) and not any(subject(a) in x.lower() for x in fill):
+                qs.append((disguise(q, r), "The text does not say that."))
+        if r.random() < 0.08:  # plain completion, no chat
+            p = Pieces()
+            p.special(BOS)
+            p.content(parts)
+            for s, _, a in asked:
+                p.text("\n" + a, 1)
+            p.special(EOS, 1)
+            return p
+        x = r.random()
+        q0, a0 = qs[0]
+        if x < 0.5:
+            first = [{"role": "user", "content": [(r.choice(["", "", "Read this text.\n\n", "Here is a text:\n\n", "Remember what I tell you. "]), 0)] + parts + [("\n\n" + r.choice(["", "", "Question: ", "Now answer: ", "Based on the text, "]) + q0, 0)]}]
+        elif x < 0.65:
+            first = [{"role": "user", "content": [(q0 + r.choice(["\n\n", " Here is the text:\n\n", "\n\nText: "]), 0)] + parts}]
+        elif x < 0.8:
+            first = [{"role": "system", "content": parts}, {"role": "user", "content": q0}]
+        else:
+            first = [{"role": "user", "content": parts}, {"role": "assistant", "content": "I have read the text."}, {"role": "user", "content": q0}]
+        messages = first + [{"role": "assistant", "content": a0}]
+        for q, a in qs[1:]:
+            messages += [{"role": "user", "content": q}, {"role": "assistant", "content": a}]
+        conv = {"messages": messages}
+        if r.random() < 0.15:
+            conv["thinking"] = True
+            messages[-1]["reasoning"] = "I look it up in the text."
+        return render(conv)
+
+    def lookup(self, r, room):
+        n = max(3, min(r.choice([5, 10, 20, 40, 80, 200, 500]), int(room / 14)))
+        keys = list({r.choice([syllable_word(r), full_name(r), f"{r.choice(ADJ)} {r.choice(OBJECTS)}", f"item {r.randint(1, 9999)}"]) for _ in range(n)})
+        r.shuffle(keys)
+        table = {k: code(r) for k in keys}
+        style = r.randrange(4)
+        if style == 0:
+            text = "\n".join(f"{k}: {v}" for k, v in table.items())
+        elif style == 1:
+            text = json.dumps(table)
+        elif style == 2:
+            text = "\n".join(f"{k} = {v}" for k, v in table.items())
+        else:
+            text = "| key | value |\n| --- | --- |\n" + "\n".join(f"| {k} | {v} |" for k, v in table.items())
+        messages = [{"role": "user", "content": [(text, 2)]}]
+        for i, k in enumerate(r.sample(keys, min(len(keys), r.randint(1, 6)))):
+            q = r.choice([f"what is the value of {k}", f"value of {k}?", f"look up {k}", f"{k}?", f"which value belongs to {k}", f"give me the value for {k}", f"what is {k}"])
+            if i == 0:
+                messages[0]["content"].append(("\n\n" + disguise(q, r), 0))
+            else:
+                messages.append({"role": "user", "content": disguise(q, r)})
+            messages.append({"role": "assistant", "content": table[k]})
+        return render({"messages": messages})
+
+    def copying(self, r, room):
+        x = r.random()
+        if x < 0.35:
+            n = r.randint(3, max(4, min(60, int(room / 8))))
+            items = [r.choice([syllable_word(r), r.choice(OBJECTS), str(number(r))]) for _ in range(n)]
+            text = r.choice([", ", " ", "\n"]).join(items)
+            q, a = r.choice(["Copy this text:\n", "Repeat this list exactly: ", "Write the same again: ", "Repeat after me: "]) + text, text
+        elif x < 0.55:
+            start, step, n = r.randint(0, 90), r.choice([1, 1, 2, 3, 5, 10, -1]), r.randint(4, 8)
+            seq = [start + step * i for i in range(n + 5)]
+            q = r.choice(["Continue the sequence: ", "What comes next? ", "Continue this list with five numbers: ", "Next numbers: "]) + ", ".join(map(str, seq[:n]))
+            a = ", ".join(map(str, seq[n:]))
+        elif x < 0.75:
+            unit = [r.choice([syllable_word(r), r.choice(OBJECTS), r.choice(COLOR)]) for _ in range(r.randint(2, 4))]
+            k = r.randint(2, 4)
+            q = r.choice(["Continue the pattern: ", "Go on with this pattern: "]) + " ".join(unit * k)
+            a = " ".join(unit * 2)
+        elif x < 0.9:
+            lines = [self.chat.sentence(r) for _ in range(r.randint(2, 6))]
+            i = r.randrange(len(lines))
+            q, a = "\n".join(f"{j + 1}. {s}" for j, s in enumerate(lines)) + "\n\n" + r.choice([f"What is line {i + 1}?", f"Repeat line {i + 1}.", f"Give me sentence {i + 1}."]), lines[i]
+        else:
+            a0, b0 = r.randint(1, 20), r.randint(1, 5)
+            q, a = f"Count from {a0} to {a0 + b0 + 4}.", ", ".join(map(str, range(a0, a0 + b0 + 5)))
+        return render({"messages": [{"role": "user", "content": [(q, 2)]}, {"role": "assistant", "content": a}]})
+
+    def text(self, r, room):
+        p, size = Pieces(), 0
+        p.special(BOS)
+        at = r.randrange(len(self.real)) if self.real else 0
+        limit = min(room, r.choice([200, 400, 800])) * CHARS
+        while size < limit and self.real:
+            s = self.real[at % len(self.real)]
+            p.text(s + "\n\n")
+            size += len(s)
+            at += 1
+        p.special(EOS)
+        return p
+
+    def document(self, kind, r, room):
+        if kind == "chat":
+            return render(self.chat.conversation(r))
+        if kind == "tool":
+            return render(tool_conversation(r, self.chat))
+        if kind == "json":
+            return render(json_conversation(r, self.chat))
+        return {"needle": self.needle, "lookup": self.lookup, "copy": self.copying, "text": self.text}[kind](r, room)

@@ -1,0 +1,182 @@
+"""Train the demo model on one GPU, in stages that a later call can take up.
+
+    python train.py --real REAL.txt.xz --out DIR --stages short,long
+    python train.py --real REAL.txt.xz --out DIR --resume DIR --spent 470 --stages mixed,drafts --report
+
+Writes DIR/masters.N.pt (bf16 masters in parts), DIR/log.json and, with --report, DIR/report.json.
+"""
+
+import argparse
+import glob
+import json
+import os
+import time
+
+import torch
+
+import steps
+from export import finished_text
+from net import Net
+from optim import Optimizer
+from pack import Stream
+from params import Params
+from tokenizer import Encoder, load, noise_id, token_map
+
+TOKENS = 65536  # a step, at every length
+TOTAL = 715  # seconds of backbone training the learning rate is planned for
+# name -> parts in turn: (length, mix, selection on, index-loss queries), seconds
+STAGES = {
+    "short": ([(2048, "base", False, 64)], 284),
+    "long": ([(8192, "long", True, 192)], 112),
+    "mixed": ([(2048, "final", True, 64), (2048, "final", True, 64), (8192, "long", True, 192)], 315),
+    "drafts": ([(2048, "final", True, 0)], 130),
+}
+
+
+def rate(seconds, count):
+    """Learning-rate factor after `seconds` of backbone training, `count` steps into this call."""
+    x = seconds / TOTAL
+    fall = 1.0 if x < 0.35 else max(0.06, 1 - 0.94 * (x - 0.35) / 0.65)
+    return fall * min(1.0, (count + 1) / (150 if seconds < 100 else 50))
+
+
+class Run:
+    def __init__(self, a):
+        self.a, self.log, self.start = a, [], time.time()
+        self.streams = {}
+        for name in a.stages.split(","):  # processes start before the GPU is touched
+            for length, mix, _, _ in STAGES[name][0]:
+                if (length, mix) not in self.streams:
+                    self.streams[length, mix] = Stream(a.real, a.tokenizer, mix, length, TOKENS, a.workers, f"{a.seed}/{a.stages}")
+        tok = load(a.tokenizer)
+        ids = token_map(tok)
+        self.text = finished_text(ids, noise_id(tok))
+        self.params = Params(self.text, seed=a.seed, device="cuda")
+        if a.resume:
+            for path in sorted(glob.glob(f"{a.resume}/masters.*.pt")):
+                self.params.load({k: v.to("cuda").float() for k, v in torch.load(path).items()})
+        self.net = Net(self.text, ids, "cuda", compiled=True)
+        self.spent = a.spent
+        self.steps = {}
+
+    def batch(self, length, mix):
+        tokens, kinds = self.streams[length, mix].take()
+        return (torch.from_numpy(tokens.astype("int64")).pin_memory().to("cuda", non_blocking=True),
+                torch.from_numpy(kinds.astype("int64")).pin_memory().to("cuda", non_blocking=True))
+
+    def backbone(self, name):
+        parts, seconds = STAGES[name]
+        if not hasattr(self, "opt"):
+            self.begun = time.time()
+            self.opt, self.count = Optimizer(self.params.master, steps.names(self.params, False)), 0
+        for part in parts:
+            if part not in self.steps:
+                length, _, select, queries = part
+                slots = [torch.zeros(TOKENS // length, length, dtype=torch.int64, device="cuda") for _ in range(2)]
+                slots += [torch.arange(64, 64 + queries, device="cuda"), torch.zeros((), device="cuda")]
+                begun = self.begun = time.time()
+                step = steps.Replayed(lambda t, k, at, s, select=select: steps.backbone_step(
+                    self.net, self.params, self.opt, t, k, at, s, select), slots)
+                for _ in range(4):
+                    self.one(step, part)
+                torch.cuda.synchronize()
+                self.steps[part] = step
+                print(f"{name} {part}: ready after {time.time() - begun:.1f} s, graph {step.graph is not None}", flush=True)
+        begun = shown = self.begun = time.time()
+        waited, i, first = 0.0, 0, self.count
+        while time.time() - begun < seconds * self.a.scale:
+            part = parts[i % len(parts)]
+            mark = time.time()
+            out = self.one(self.steps[part], part)
+            waited += time.time() - mark
+            i += 1
+            if time.time() - shown > 5:
+                v = out.tolist()
+                shown = time.time()
+                self.log.append([name, self.spent + shown - begun, self.count] + v)
+                print(f"{name} {shown - begun:.0f} s, step {self.count}, lr {rate(self.spent + shown - begun, self.count):.2f}, "
+                      + "loss {:.3f} answers {:.3f} right {:.4f} kl {:.3f} balance {:.2f}".format(*v), flush=True)
+        torch.cuda.synchronize()
+        took = time.time() - begun
+        self.spent += took
+        print(f"{name}: {self.count - first} steps in {took:.0f} s, {(self.count - first) * TOKENS / took / 1e3:.0f}k tok/s, {waited:.0f} s in launches and data", flush=True)
+
+    def one(self, step, part):
+        length, mix, _, queries = part
+        tokens, kinds = self.batch(length, mix)
+        at = (torch.randperm(length - 64, device="cuda")[:queries] + 64).sort().values
+        scale = torch.tensor(rate(self.spent + time.time() - self.begun, self.count), device="cuda")
+        self.count += 1
+        return step(tokens, kinds, at, scale)
+
+    def drafts(self, name):
+        (part,), seconds = STAGES[name]
+        length, mix = part[:2]
+        opt = Optimizer(self.params.master, steps.names(self.params, True))
+        frozen = self.params.leaves(draft=False)
+        loss_fn = torch.compile(steps.draft_loss, dynamic=False)
+        begun = shown = time.time()
+        count = 0
+        seconds = seconds * self.a.scale
+        anchors = 8192 // (TOKENS // length)
+        while time.time() - begun < seconds:
+            tokens, kinds = self.batch(length, mix)
+            own, best, taps = steps.own_continuation(self.net, frozen, tokens, kinds, 1)
+            for _ in range(2):
+                x = (time.time() - begun) / seconds
+                scale = min(1.0, (count + 1) / 40) * (1.0 if x < 0.4 else max(0.05, 1 - 0.95 * (x - 0.4) / 0.6))
+                out = steps.draft_step(self.net, self.params, opt, frozen, own, best, taps, kinds, anchors,
+                                       torch.tensor(scale, device="cuda"), loss_fn)
+                count += 1
+            if time.time() - shown > 5:
+                shown = time.time()
+                v = out.tolist()
+                self.log.append([name, shown - begun, count] + v)
+                print(f"{name} {shown - begun:.0f} s, step {count}, lr {scale:.2f}, "
+                      + "loss {:.3f} accepted {:.3f} first {:.3f} confidence {:.3f}".format(*v), flush=True)
+        print(f"{name}: {count} steps", flush=True)
+
+    def save(self):
+        os.makedirs(self.a.out, exist_ok=True)
+        parts, size = [{}], 0
+        for k, v in self.params.state().items():
+            v = v.to(torch.bfloat16) if self.params.format[k] not in ("f32", "buffer") else v
+            if size + v.nbytes > 15_500_000:
+                parts.append({})
+                size = 0
+            parts[-1][k] = v
+            size += v.nbytes
+        for i, part in enumerate(parts):
+            torch.save(part, f"{self.a.out}/masters.{i}.pt")
+        with open(f"{self.a.out}/log.json", "w") as f:
+            json.dump({"spent": self.spent, "log": self.log}, f)
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    ap.add_argument("--real", required=True), ap.add_argument("--tokenizer", default="../tokenizer.json")
+    ap.add_argument("--out", required=True), ap.add_argument("--resume"), ap.add_argument("--spent", type=float, default=0)
+    ap.add_argument("--stages", default="short"), ap.add_argument("--seed", type=int, default=0)
+    ap.add_argument("--workers", type=int, default=14), ap.add_argument("--report", action="store_true")
+    ap.add_argument("--scale", type=float, default=1.0, help="factor on every stage's seconds, for trying out")
+    a = ap.parse_args()
+    torch.set_float32_matmul_precision("high")
+    torch._dynamo.config.cache_size_limit = 256
+    torch._dynamo.config.accumulated_cache_size_limit = 1024
+    torch._dynamo.config.automatic_dynamic_shapes = False
+    run = Run(a)
+    print(f"set up after {time.time() - run.start:.1f} s", flush=True)
+    for name in a.stages.split(","):
+        (run.drafts if name == "drafts" else run.backbone)(name)
+        run.save()
+    for s in run.streams.values():
+        s.stop()
+    if a.report:
+        from report import report
+
+        report(run, Encoder(a.tokenizer), a.out)
+    print(f"all after {time.time() - run.start:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
