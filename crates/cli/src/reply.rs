@@ -94,7 +94,7 @@ impl Outcome {
     /// Keeps what is no text: ids and logit rows.
     fn take(&mut self, event: &mut Event) {
         match event {
-            Event::Token { id, logits } => {
+            Event::Token { id, logits, .. } => {
                 self.token_ids.push(*id);
                 self.logits.extend(logits.take());
             }

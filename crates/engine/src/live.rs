@@ -119,13 +119,14 @@ impl Live {
                 "the logits for position {position} hold a NaN or an infinity"
             )));
         };
-        if self.job.events.send(Event::Token { id, logits: choice.logits }).is_err() {
-            return Some(End::Cancelled);
-        }
         let now = Instant::now();
         let first = *self.first.get_or_insert(now);
         self.timings.prompt_s = (first - self.began).as_secs_f64();
         self.timings.decode_s = (now - first).as_secs_f64();
+        let event = Event::Token { id, logits: choice.logits, timings: self.timings };
+        if self.job.events.send(event).is_err() {
+            return Some(End::Cancelled);
+        }
         self.newest = id;
         self.said += 1;
         if self.job.request.end_tokens.contains(&id) {
@@ -134,7 +135,7 @@ impl Live {
         (self.said == self.limit).then_some(End::Finished(FinishReason::Length))
     }
 
-    /// Sends the last event and writes the request's log line.
+    /// Sends the last event. The line a request has in the log is the server's.
     pub(crate) fn end(self, end: End) {
         let Timings { prompt_tokens, queue_s, prompt_s, decode_s, .. } = self.timings;
         let reply_tokens = self.said;

@@ -56,6 +56,8 @@ pub enum Event {
         id: u32,
         /// The logit row it was chosen from, where the request asked for it.
         logits: Option<Vec<f32>>,
+        /// What the request took up to this token.
+        timings: Timings,
     },
     /// The reply is whole.
     Finished {

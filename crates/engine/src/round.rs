@@ -90,9 +90,8 @@ impl Scheduler {
         live.timings.rounds += 1;
         live.timings.drafted += drafts.len();
         for (index, choice) in choices.into_iter().take(stand + 1).enumerate() {
-            let end = live.say(choice);
             live.timings.accepted += usize::from(index < stand);
-            if let Some(end) = end {
+            if let Some(end) = live.say(choice) {
                 return self.end(rows.slot, end);
             }
         }

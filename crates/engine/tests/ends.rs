@@ -339,7 +339,7 @@ fn logit_rows_come_where_they_are_asked_for() {
         while let Some(event) = reply.next_blocking() {
             match event {
                 Event::PromptLogits { rows } => shown = Some(rows),
-                Event::Token { id, logits } => {
+                Event::Token { id, logits, .. } => {
                     assert_eq!(logits.is_some(), asked.logits);
                     assert!(logits.is_none_or(|row| row[id as usize] == 1.0));
                     tokens.push(id);

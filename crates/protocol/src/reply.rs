@@ -1,7 +1,6 @@
 //! A reply as it grows: engine events in, protocol chunks out, and what it took.
 
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 use deepseek_recipe::stream::{
     ChunkGenerator, FinishReason, InferenceChunk, InferenceFinishReason, ParsingOptions,
@@ -49,9 +48,8 @@ pub(crate) struct Reply<C> {
     held: Vec<u8>,
     sha: TokenSha,
     cached_tokens: usize,
-    clock: Clock,
-    /// The engine's own figures; it sends them with its last event only.
-    timings: Option<Timings>,
+    /// The engine's figures as of the last event that had some.
+    timings: Timings,
 }
 
 impl<C: Send + 'static> Reply<C> {
@@ -76,8 +74,7 @@ impl<C: Send + 'static> Reply<C> {
             held: Vec::new(),
             sha: TokenSha::default(),
             cached_tokens: 0,
-            clock: Clock::default(),
-            timings: None,
+            timings: Timings::default(),
             setting: setting.clone(),
         }
     }
@@ -86,9 +83,12 @@ impl<C: Send + 'static> Reply<C> {
     pub(crate) fn push(&mut self, event: Event) -> (Vec<C>, Progress) {
         let fed = match event {
             Event::Started { cached_tokens } => self.start(cached_tokens),
-            Event::Token { id, .. } => self.token(id),
+            Event::Token { id, timings, .. } => {
+                self.timings = timings;
+                self.token(id)
+            }
             Event::Finished { reason, timings } => {
-                self.timings = Some(timings);
+                self.timings = timings;
                 self.finish(match reason {
                     finback_engine::FinishReason::Stop => InferenceFinishReason::Stop,
                     finback_engine::FinishReason::Length => InferenceFinishReason::Length,
@@ -105,7 +105,6 @@ impl<C: Send + 'static> Reply<C> {
     }
 
     fn start(&mut self, cached_tokens: usize) -> Result<Vec<C>, StreamError> {
-        self.clock.started = Some(Instant::now());
         self.cached_tokens = cached_tokens;
         self.parser.feed(InferenceChunk::Ready {
             system_fingerprint: Some(self.setting.fingerprint.clone()),
@@ -117,7 +116,6 @@ impl<C: Send + 'static> Reply<C> {
     }
 
     fn token(&mut self, id: u32) -> Result<Vec<C>, StreamError> {
-        self.clock.token();
         self.sha.push(id);
         let is_end = self.end_tokens.contains(&id);
         let mut tally = lock(&self.tally);
@@ -167,8 +165,7 @@ impl<C: Send + 'static> Reply<C> {
             completion_tokens: tally.tokens,
             token_sha: self.sha.hex(),
             finish: tally.finish.map(finish_name),
-            timings: self.timings.unwrap_or_else(|| self.clock.timings(self.prompt_tokens)),
-            counted: self.timings.is_some(),
+            timings: self.timings,
             numerics: self.setting.numerics,
         }
     }
@@ -182,43 +179,6 @@ fn finish_name(reason: FinishReason) -> &'static str {
         FinishReason::StopSequence => "stop_string",
         FinishReason::ContentFilter => "content_filter",
         FinishReason::EndOfStream => "end_of_stream",
-    }
-}
-
-/// Times of a reply that ends before the engine says its own: at a stop string.
-#[derive(Debug)]
-struct Clock {
-    submitted: Instant,
-    started: Option<Instant>,
-    first: Option<Instant>,
-    last: Option<Instant>,
-}
-
-impl Default for Clock {
-    fn default() -> Self {
-        Self { submitted: Instant::now(), started: None, first: None, last: None }
-    }
-}
-
-impl Clock {
-    fn token(&mut self) {
-        let now = Instant::now();
-        self.first.get_or_insert(now);
-        self.last = Some(now);
-    }
-
-    fn timings(&self, prompt_tokens: usize) -> Timings {
-        let between = |from: Option<Instant>, to: Option<Instant>| match (from, to) {
-            (Some(from), Some(to)) => (to - from).as_secs_f64(),
-            _ => 0.0,
-        };
-        Timings {
-            queue_s: between(Some(self.submitted), self.started),
-            prompt_s: between(self.started, self.first),
-            decode_s: between(self.first, self.last),
-            prompt_tokens,
-            ..Timings::default()
-        }
     }
 }
 
@@ -237,8 +197,6 @@ pub struct Report {
     pub finish: Option<&'static str>,
     /// Wall time by phase, and counts.
     pub timings: Timings,
-    /// Whether `timings` are the engine's; its counts of rounds and drafts are unknown otherwise.
-    pub counted: bool,
     /// The numerics mode that ran.
     pub numerics: &'static str,
 }
@@ -260,12 +218,11 @@ impl Report {
     #[must_use]
     pub fn to_json(&self) -> Value {
         let Timings { queue_s, prompt_s, decode_s, rounds, drafted, accepted, .. } = self.timings;
-        let count = |n: usize| self.counted.then_some(n);
         json!({
             "token_sha": self.token_sha,
             "cached_tokens": self.cached_tokens,
-            "rounds": count(rounds),
-            "drafts": {"offered": count(drafted), "accepted": count(accepted)},
+            "rounds": rounds,
+            "drafts": {"offered": drafted, "accepted": accepted},
             "numerics": self.numerics,
             "timings": {
                 "queue_s": queue_s,

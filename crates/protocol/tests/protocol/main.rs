@@ -65,7 +65,7 @@ fn timings() -> Timings {
 /// server, it stops once the reply is whole.
 fn play(output: &mut Output, ids: &[u32], reason: FinishReason) -> (Vec<Value>, Progress) {
     let events = std::iter::once(Event::Started { cached_tokens: 4 })
-        .chain(ids.iter().map(|&id| Event::Token { id, logits: None }))
+        .chain(ids.iter().map(|&id| Event::Token { id, logits: None, timings: timings() }))
         .chain([Event::Finished { reason, timings: timings() }]);
     let mut chunks = Vec::new();
     for event in events {
