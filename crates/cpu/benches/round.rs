@@ -1,7 +1,8 @@
 //! Rounds and prompts of a whole synthetic checkpoint of about 1 GB, against this machine's read
 //! bandwidth measured in the same run.
 //!
-//! `cargo bench -p finback-cpu --bench round [-- --threads N] [--isa NAME]`
+//! `cargo bench -p finback-cpu --bench round [-- --threads N] [--isa NAME] [--rows N]`; with
+//! `--rows`, rounds of so many rows alone, for a profiler.
 
 mod machine;
 
@@ -18,7 +19,7 @@ use finback_ops::{Limits, Numerics, Sampling, StepTimes, Timed};
 use machine::Machine;
 
 /// Rounds of a measurement, after one that is discarded.
-const ROUNDS: usize = 12;
+const ROUNDS: usize = 40;
 /// Rows of the measured prompt, run as one piece.
 const PROMPT: usize = 512;
 
@@ -57,7 +58,8 @@ fn main() -> Result<(), Failure> {
         bytes as f64 / 1e6
     );
     let mut bench = Bench::new(&checkpoint, &config, &machine)?;
-    for rows in [1, 6, 16] {
+    let only = machine::option("--rows").map(|n| n.parse()).transpose()?;
+    for rows in only.map_or(vec![1, 6, 16], |n| vec![n]) {
         let time = bench.rounds(rows)?;
         println!(
             "{rows:2} rows a round       {:6.1} ms, {:5.1} GB/s of one row's bytes, {:3.0}% of bandwidth",
@@ -66,6 +68,9 @@ fn main() -> Result<(), Failure> {
             100.0 * bytes as f64 / time.as_secs_f64() / read
         );
         bench.steps();
+    }
+    if only.is_some() {
+        return Ok(());
     }
     let time = bench.prompt()?;
     println!("prompt of {PROMPT} tokens  {:6.1} tok/s", PROMPT as f64 / time.as_secs_f64());

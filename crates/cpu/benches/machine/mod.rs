@@ -10,6 +10,13 @@ use finback_numerics::lanes::Bits;
 /// Bytes that a bandwidth measurement passes over: beyond any last-level cache.
 pub const LARGE: usize = 1 << 30;
 
+/// The value that follows an argument.
+pub fn option(name: &str) -> Option<String> {
+    let args: Vec<String> = std::env::args().collect();
+    let at = args.iter().position(|arg| arg == name)?;
+    args.get(at + 1).cloned()
+}
+
 /// Threads and instruction set.
 pub struct Machine {
     isa: Isa,
@@ -19,11 +26,6 @@ pub struct Machine {
 impl Machine {
     /// From `--threads N` and `--isa NAME`; all cores and the best set without.
     pub fn from_args() -> Result<Self, Box<dyn std::error::Error>> {
-        let args: Vec<String> = std::env::args().collect();
-        let option = |name: &str| {
-            let at = args.iter().position(|arg| arg == name)?;
-            args.get(at + 1).cloned()
-        };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = option("--threads").map_or(Ok(cores), |n| n.parse())?;
         let isa = match option("--isa") {
