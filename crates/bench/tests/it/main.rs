@@ -1,0 +1,8 @@
+//! The judgements, on servers that are told what to answer.
+// All of it is test code, helpers included.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
+
+mod concurrent;
+mod fake;
+mod soak;
+mod target;

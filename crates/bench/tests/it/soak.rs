@@ -1,0 +1,71 @@
+//! What a soak accepts.
+
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use finback_bench::Target;
+use finback_bench::soak::{Drained, Options, Report, run};
+use serde_json::{Value, json};
+
+use crate::fake::{Answer, own, reply, serve, sha, usual};
+
+fn soak(target: &Target) -> Report {
+    let options = Options { time: Duration::from_millis(1500), streams: 3, tokens: 8, seed: 1 };
+    run(target, &options, &mut |_| ())
+}
+
+/// A hash that depends on the request alone, whatever its form.
+fn right(body: &Value) -> String {
+    let mixed = format!("{}{}", body["seed"], body["temperature"]);
+    let digit = mixed.bytes().fold(7u32, |h, b| h * 31 % 1009 + u32::from(b)) % 16;
+    sha(char::from_digit(digit, 16).unwrap())
+}
+
+#[test]
+fn repeated_requests_with_one_hash_and_an_idle_server_pass() {
+    let target = serve(|path, body| usual(path, || reply(body, &own(body, &right(body)))));
+    let report = soak(&target);
+    assert!(report.passed(), "{}", report.text());
+    assert_eq!(report.drained, Some(Drained::Yes));
+    assert!(report.cancelled > 0 && report.disconnected > 0 && report.greedy.equal > 20);
+    let all = (report.whole + report.cancelled + report.disconnected) as f64;
+    let share = report.cancelled as f64 / all;
+    assert!((0.05..0.3).contains(&share), "{share} of {all}");
+}
+
+#[test]
+fn a_reply_that_changes_once_fails() {
+    let count = AtomicUsize::new(0);
+    let target = serve(move |path, body| {
+        usual(path, || {
+            let odd = count.fetch_add(1, SeqCst) % 40 == 39;
+            reply(body, &own(body, &if odd { sha('f') } else { right(body) }))
+        })
+    });
+    let report = soak(&target);
+    assert!(report.greedy.unequal + report.sampled.unequal > 0);
+    assert!(!report.passed());
+}
+
+#[test]
+fn missing_hashes_and_unknown_or_busy_servers_fail() {
+    let target = serve(|path, body| usual(path, || reply(body, &Value::Null)));
+    let report = soak(&target);
+    assert!(report.greedy.failed > 0 && !report.passed());
+
+    let silent = serve(|path, body| match path {
+        "/health" | "/metrics" => Answer::Body(404, String::new()),
+        _ => usual(path, || reply(body, &own(body, &right(body)))),
+    });
+    let report = soak(&silent);
+    assert!(matches!(report.drained, Some(Drained::Unverified(_))), "{report:?}");
+    assert!(!report.passed());
+    assert_eq!(report.to_json(&silent)["drained"], json!("unverified"));
+
+    let plain = serve(|path, body| match path {
+        "/health" => Answer::Body(200, "OK".into()),
+        "/metrics" => Answer::Body(200, "vllm:num_requests_running 0\n".into()),
+        _ => usual(path, || reply(body, &own(body, &right(body)))),
+    });
+    assert_eq!(soak(&plain).drained, Some(Drained::Yes));
+}
