@@ -42,8 +42,8 @@ async fn requests_run_in_the_order_they_came() {
     // A stream that waits has its headers: it was admitted.
     read_until(&mut sockets[1], "text/event-stream").await;
     drop(open_gate);
-    for mut socket in sockets.into_iter().step_by(2) {
-        assert_eq!(finish(&mut socket).await.json()["usage"]["completion_tokens"], 6);
+    for socket in sockets.iter_mut().step_by(2) {
+        assert_eq!(finish(socket).await.json()["usage"]["completion_tokens"], 6);
     }
     assert_eq!(*order.lock().unwrap(), [10, 11, 12, 13, 14]);
 }
