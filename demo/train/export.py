@@ -6,6 +6,7 @@
 """
 
 import argparse
+import glob
 import json
 import os
 import shutil
@@ -173,14 +174,15 @@ def main():
     from tokenizer import load, noise_id, token_map
 
     ap = argparse.ArgumentParser(description="Export a training checkpoint in the release's layout.")
-    ap.add_argument("checkpoint", help="file written by train.py")
+    ap.add_argument("masters", help="pattern of the files written by train.py")
     ap.add_argument("out", help="folder of the released-layout checkpoint")
     ap.add_argument("--tokenizer", default="../tokenizer.json")
     a = ap.parse_args()
     tok = load(a.tokenizer)
     text = finished_text(token_map(tok), noise_id(tok))
     master = Params(text).master
-    master.update({k: v.float() for k, v in torch.load(a.checkpoint, map_location="cpu").items()})
+    for path in sorted(glob.glob(a.masters)):
+        master.update({k: v.float() for k, v in torch.load(path, map_location="cpu").items()})
     export(master, text, a.out)
     if os.path.abspath(a.tokenizer) != os.path.abspath(os.path.join(a.out, "tokenizer.json")):
         shutil.copy(a.tokenizer, os.path.join(a.out, "tokenizer.json"))
