@@ -1,7 +1,7 @@
 //! inspect, plan, synth, chat, and checkpoints that cannot be loaded.
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::Stdio;
 
@@ -189,18 +189,50 @@ fn a_chat_reads_lines_and_keeps_its_history() {
     assert_ne!(prompts[0].split(',').next(), prompts[1].split(',').next(), "the second is longer");
 }
 
+/// Sends Ctrl-C's signal.
+#[cfg(unix)]
+fn interrupt(child: &std::process::Child) {
+    let id = child.id().to_string();
+    let sent = std::process::Command::new("kill").args(["-INT", &id]).status();
+    assert!(sent.expect("kill").success());
+}
+
 #[cfg(unix)]
 #[test]
 fn an_interrupt_ends_the_reply_and_keeps_what_came() {
-    let args = ["run", "hello", "--max-tokens", "16000", "--ignore-eos", "--seed", "1"];
-    let child = command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("runs");
-    let id = child.id().to_string();
-    std::thread::sleep(std::time::Duration::from_secs(2));
-    let kill = |id: &str| std::process::Command::new("kill").args(["-INT", id]).status();
-    assert!(kill(&id).expect("kill").success());
+    let mut child =
+        command(&["run", "hello", "--max-tokens", "16000", "--ignore-eos", "--seed", "1"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("runs");
+    let mut first = [0];
+    child.stdout.as_mut().expect("piped").read_exact(&mut first).expect("a first byte");
+    interrupt(&child);
     let output = child.wait_with_output().expect("ends");
     let rates = text(&output.stderr);
     assert!(output.status.success(), "{rates}");
-    assert!(rates.contains("tok/s"), "{rates}");
-    assert!(!output.stdout.is_empty());
+    let tokens = rates.split("decode ").nth(1).and_then(|rest| rest.split(' ').next());
+    let tokens: usize = tokens.and_then(|tokens| tokens.parse().ok()).expect("a rate line");
+    assert!((1..16000).contains(&tokens), "{rates}");
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_between_replies_ends_the_chat() {
+    let mut child = command(&["chat", "--max-tokens", "4"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("runs");
+    let mut input = child.stdin.take().expect("piped");
+    input.write_all(b"hello\n").expect("writes");
+    // The rate line comes after the reply.
+    let mut line = String::new();
+    let mut rates = BufReader::new(child.stderr.take().expect("piped"));
+    rates.read_line(&mut line).expect("readable");
+    assert!(line.contains("tok/s"), "{line}");
+    interrupt(&child);
+    assert_eq!(child.wait().expect("ends").code(), Some(130));
 }
