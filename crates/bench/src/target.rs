@@ -44,12 +44,12 @@ impl Target {
             .user_agent(concat!("finback-bench/", env!("CARGO_PKG_VERSION")))
             .build();
         let mut target = Self { url, agent, key, model, owner: None };
-        let first = match target.get("/v1/models") {
-            Ok(text) => serde_json::from_str::<Value>(&text).unwrap_or_default()["data"][0].take(),
+        let list: Value = match target.get("/v1/models") {
+            Ok(text) => serde_json::from_str(&text).unwrap_or_default(),
             Err(BenchError::Status { .. }) => Value::Null,
             Err(error) => return Err(error),
         };
-        let word = |field: &str| first[field].as_str().map(str::to_owned);
+        let word = |field: &str| list["data"][0][field].as_str().map(str::to_owned);
         target.owner = word("owned_by");
         target.model = target.model.or(word("id"));
         Ok(target)

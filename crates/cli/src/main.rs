@@ -14,7 +14,7 @@ mod reply;
 mod session;
 mod settings;
 
-use settings::{Command, UsageError, Values};
+use settings::{UsageError, Values};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -30,13 +30,9 @@ fn main() -> ExitCode {
 fn run() -> anyhow::Result<()> {
     // A mistake that clap finds ends the process with code 2 and its own words.
     let matches = settings::command_line().get_matches();
-    for command in Command::ALL {
-        if let Some(flags) = matches.subcommand_matches(command.name()) {
-            let values = Values::resolve(command, flags, |name| std::env::var(name).ok())?;
-            return commands::dispatch(command, &values);
-        }
-    }
-    Ok(())
+    let Some((command, flags)) = settings::chosen(&matches) else { return Ok(()) };
+    let values = Values::resolve(command, flags, |name| std::env::var(name).ok())?;
+    commands::dispatch(command, &values)
 }
 
 /// An error with its causes, each said once: some of ours already say theirs.

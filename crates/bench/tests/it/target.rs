@@ -31,12 +31,14 @@ fn the_first_model_is_asked_unless_one_is_given() {
     assert!(said(&serve(echo)).ends_with("status 400: m"));
     let target = Target::connect(&address(echo), Some("mine".into()), None).unwrap();
     assert!(said(&target).ends_with("status 400: mine"));
-    let none = serve(|path, body| match path {
-        "/v1/models" => Answer::Body(404, String::new()),
-        _ => reply(body, &json!({"model": body["model"]})),
-    });
-    assert_eq!(none.to_json()["model"], Value::Null);
-    assert!(none.ask(&ask()).is_ok());
+    for (status, list) in [(404, ""), (200, "words"), (200, "{}"), (200, "{\"data\": [7]}")] {
+        let none = serve(move |path, body| match path {
+            "/v1/models" => Answer::Body(status, list.into()),
+            _ => reply(body, &Value::Null),
+        });
+        assert_eq!(none.to_json()["model"], Value::Null, "{list}");
+        assert!(none.ask(&ask()).is_ok(), "{list}");
+    }
 }
 
 #[test]

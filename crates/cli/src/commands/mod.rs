@@ -1,5 +1,6 @@
 //! One module per command.
 
+mod bench;
 mod chat;
 mod doctor;
 mod inspect;
@@ -27,6 +28,10 @@ pub fn dispatch(command: Command, values: &Values) -> anyhow::Result<()> {
         Command::Plan => plan::run(values),
         Command::Synth => synth::run(values),
         Command::Doctor => doctor::run(values),
+        Command::BenchConcurrent => bench::concurrent(values),
+        Command::BenchOpenai => bench::openai(values),
+        Command::BenchCompare => bench::compare(values),
+        Command::BenchSoak => bench::soak(values),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `docs/settings.md`, generated from the registry.
 
-use super::{Category, Command, Declared, parse::of_category};
+use super::{Category, Command, Declared, Kind, parse::of_category};
 use std::fmt::Write as _;
 
 /// The whole text of `docs/settings.md`.
@@ -27,6 +27,7 @@ fn entry(text: &mut String, declared: &Declared) {
     let placeholder = declared.kind.placeholder();
     let flag = match placeholder {
         "" => format!("`{}`", declared.flag()),
+        _ if declared.kind == Kind::File => format!("`{} [{placeholder}]`", declared.flag()),
         _ => format!("`{} {placeholder}`", declared.flag()),
     };
     let _ = write!(text, "\n### {flag}\n\n{}.\n\n", declared.help);

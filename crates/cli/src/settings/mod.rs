@@ -4,6 +4,7 @@
 //! that one list. A value is read from the flag, else from `FINBACK_NAME`, else it is the default;
 //! a blank environment variable counts as unset.
 
+pub mod bench;
 mod docs;
 mod parse;
 pub mod table;
@@ -11,7 +12,7 @@ mod value;
 mod values;
 
 pub use docs::markdown;
-pub use parse::command_line;
+pub use parse::{chosen, command_line};
 pub use value::{Kind, Value};
 pub use values::{Origin, Values, unknown_variables};
 
@@ -88,12 +89,21 @@ pub enum Category {
     Output,
     /// A synthetic checkpoint.
     Synth,
+    /// Measuring servers.
+    Bench,
 }
 
 impl Category {
     /// All of them, in order.
-    pub const ALL: [Self; 6] =
-        [Self::Model, Self::Resources, Self::Server, Self::Request, Self::Output, Self::Synth];
+    pub const ALL: [Self; 7] = [
+        Self::Model,
+        Self::Resources,
+        Self::Server,
+        Self::Request,
+        Self::Output,
+        Self::Synth,
+        Self::Bench,
+    ];
 
     /// The heading.
     pub fn title(self) -> &'static str {
@@ -104,6 +114,7 @@ impl Category {
             Self::Request => "Request",
             Self::Output => "Output",
             Self::Synth => "Synthetic checkpoint",
+            Self::Bench => "Benchmarks",
         }
     }
 }
@@ -125,14 +136,37 @@ pub enum Command {
     Synth,
     /// `finback doctor`
     Doctor,
+    /// `finback bench concurrent`
+    BenchConcurrent,
+    /// `finback bench openai`
+    BenchOpenai,
+    /// `finback bench compare`
+    BenchCompare,
+    /// `finback bench soak`
+    BenchSoak,
 }
+
+/// Commands of two words: the first word and its line of help.
+pub const GROUP: (&str, &str) =
+    ("bench", "Measures OpenAI-compatible servers and judges their replies");
 
 impl Command {
     /// All of them, in the order `--help` lists them.
-    pub const ALL: [Self; 7] =
-        [Self::Serve, Self::Run, Self::Chat, Self::Inspect, Self::Plan, Self::Synth, Self::Doctor];
+    pub const ALL: [Self; 11] = [
+        Self::Serve,
+        Self::Run,
+        Self::Chat,
+        Self::Inspect,
+        Self::Plan,
+        Self::Synth,
+        Self::Doctor,
+        Self::BenchConcurrent,
+        Self::BenchOpenai,
+        Self::BenchCompare,
+        Self::BenchSoak,
+    ];
 
-    /// Its name on the command line.
+    /// Its name on the command line; two words for one of [`GROUP`].
     pub fn name(self) -> &'static str {
         match self {
             Self::Serve => "serve",
@@ -142,7 +176,16 @@ impl Command {
             Self::Plan => "plan",
             Self::Synth => "synth",
             Self::Doctor => "doctor",
+            Self::BenchConcurrent => "bench concurrent",
+            Self::BenchOpenai => "bench openai",
+            Self::BenchCompare => "bench compare",
+            Self::BenchSoak => "bench soak",
         }
+    }
+
+    /// The second word of one of [`GROUP`].
+    pub fn in_group(self) -> Option<&'static str> {
+        self.name().strip_prefix(GROUP.0)?.strip_prefix(' ')
     }
 
     /// One line of help.
@@ -157,6 +200,16 @@ impl Command {
             Self::Plan => "Says whether a checkpoint would start here, with the arithmetic",
             Self::Synth => "Writes a checkpoint of the release's layout with seeded random weights",
             Self::Doctor => "Shows this machine, its backends and the effective settings",
+            Self::BenchConcurrent => {
+                "Several streams at once: rates, and whether each reply is the one it is alone"
+            }
+            Self::BenchOpenai => "One stream: decode rate, time to the first token, tokens a round",
+            Self::BenchCompare => {
+                "Two servers against each other, by a rule that noise does not pass"
+            }
+            Self::BenchSoak => {
+                "Mixed load with cancels and disconnects; must end drained and equal"
+            }
         }
     }
 }

@@ -1,12 +1,12 @@
 //! The list of settings, in the order they are shown.
 // A list: it may be longer than other files, each entry being read on its own.
 
-use super::{Category, Command, Declared, Kind, Setting};
+use super::{Category, Command, Declared, Kind, Setting, bench};
 
-use Command::{Chat, Doctor, Inspect, Plan, Run, Serve, Synth};
+use Command::{BenchSoak, Chat, Doctor, Inspect, Plan, Run, Serve, Synth};
 
 /// What most declarations share.
-const BASE: Declared = Declared {
+pub(super) const BASE: Declared = Declared {
     name: "",
     kind: Kind::Switch,
     default: "",
@@ -25,7 +25,7 @@ const TERMINAL: &[Command] = &[Run, Chat];
 
 /// Every setting.
 pub fn all() -> impl Iterator<Item = &'static Declared> {
-    ALL.iter().copied()
+    ALL.iter().chain(bench::ALL).copied()
 }
 
 static ALL: &[&Declared] = &[
@@ -349,10 +349,10 @@ pub static MIN_P: Setting<Option<f64>> = Setting::new(Declared {
 pub static SEED: Setting<Option<u64>> = Setting::new(Declared {
     name: "seed",
     kind: Kind::Int { min: 0, max: u64::MAX },
-    unset: "derived from the prompt; 0 in `synth`",
+    unset: "derived from the prompt; 0 in `synth` and `bench soak`",
     category: Category::Request,
-    commands: &[Run, Chat, Synth],
-    help: "Keys the draws of a reply, or the weights of a synthetic checkpoint",
+    commands: &[Run, Chat, Synth, BenchSoak],
+    help: "Keys the draws of a reply, the weights of a synthetic checkpoint, or a soak's requests",
     ..BASE
 });
 
@@ -546,11 +546,14 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_defaults_are_accepted() {
-        let mut names: Vec<&str> = all().map(|declared| declared.name).collect();
-        names.sort_unstable();
-        let count = names.len();
-        names.dedup();
-        assert_eq!(names.len(), count);
+        for command in Command::ALL {
+            let taken = all().filter(|declared| declared.taken_by(command));
+            let mut names: Vec<&str> = taken.map(|declared| declared.name).collect();
+            names.sort_unstable();
+            let count = names.len();
+            names.dedup();
+            assert_eq!(names.len(), count, "{}", command.name());
+        }
         for declared in all() {
             let name = declared.name;
             match declared.default {

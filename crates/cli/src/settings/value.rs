@@ -1,6 +1,7 @@
 //! Values of settings: what a setting accepts and how text becomes a value.
 
 use std::fmt;
+use std::str::FromStr;
 
 /// What values a setting accepts.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -27,6 +28,22 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// Whole numbers separated by commas.
     Ids,
+    /// Whole numbers within bounds, both included, separated by commas.
+    Ints {
+        /// The least accepted.
+        min: u32,
+        /// The most accepted.
+        max: u32,
+    },
+    /// Decimal numbers within bounds, both included, separated by commas.
+    Floats {
+        /// The least accepted.
+        min: f64,
+        /// The most accepted.
+        max: f64,
+    },
+    /// A file's name; a flag without one means standard output, `-`.
+    File,
     /// Text; the flag may be repeated.
     Texts(&'static str),
 }
@@ -40,10 +57,12 @@ pub enum Value {
     Int(u64),
     /// Of [`Kind::Float`].
     Float(f64),
-    /// Of [`Kind::Text`] and [`Kind::Choice`].
+    /// Of [`Kind::Text`], [`Kind::Choice`] and [`Kind::File`].
     Text(String),
-    /// Of [`Kind::Ids`].
+    /// Of [`Kind::Ids`] and [`Kind::Ints`].
     Ids(Vec<u32>),
+    /// Of [`Kind::Floats`].
+    Floats(Vec<f64>),
     /// Of [`Kind::Texts`].
     Texts(Vec<String>),
 }
@@ -58,6 +77,9 @@ impl Kind {
             Self::Text(meaning) | Self::Texts(meaning) => meaning,
             Self::Choice(_) => "WORD",
             Self::Ids => "ID,ID,...",
+            Self::Ints { .. } => "N,N,...",
+            Self::Floats { .. } => "X,X,...",
+            Self::File => "FILE",
         }
     }
 
@@ -73,6 +95,13 @@ impl Kind {
             Self::Text(_) | Self::Texts(_) => "any text".into(),
             Self::Choice(words) => words.join(", "),
             Self::Ids => "whole numbers separated by commas, e.g. 5,9,2".into(),
+            Self::Ints { min, max } => {
+                format!("whole numbers from {min} to {max}, separated by commas")
+            }
+            Self::Floats { min, max } => {
+                format!("numbers from {min} to {max}, separated by commas")
+            }
+            Self::File => "the name of a file, or none for standard output".into(),
         }
     }
 
@@ -93,15 +122,23 @@ impl Kind {
                 let value = trimmed.parse::<f64>().ok()?;
                 (min..=max).contains(&value).then_some(Value::Float(value))
             }
-            Self::Text(_) => Some(Value::Text(text.into())),
-            Self::Choice(words) => words.contains(&trimmed).then(|| Value::Text(trimmed.into())),
-            Self::Ids => {
-                let ids = trimmed.split(',').map(|id| id.trim().parse::<u32>());
-                Some(Value::Ids(ids.collect::<Result<_, _>>().ok()?))
+            Self::Ints { min, max } => {
+                list(trimmed, |value| (min..=max).contains(value)).map(Value::Ids)
             }
+            Self::Floats { min, max } => {
+                list(trimmed, |value| (min..=max).contains(value)).map(Value::Floats)
+            }
+            Self::Text(_) | Self::File => Some(Value::Text(text.into())),
+            Self::Choice(words) => words.contains(&trimmed).then(|| Value::Text(trimmed.into())),
+            Self::Ids => list(trimmed, |_| true).map(Value::Ids),
             Self::Texts(_) => Some(Value::Texts(vec![text.into()])),
         }
     }
+}
+
+/// What `text` lists between its commas, if all of it is of the type and `accepted`.
+fn list<T: FromStr>(text: &str, accepted: impl Fn(&T) -> bool) -> Option<Vec<T>> {
+    text.split(',').map(|part| part.trim().parse().ok().filter(&accepted)).collect()
 }
 
 impl fmt::Display for Value {
@@ -114,6 +151,10 @@ impl fmt::Display for Value {
             Self::Ids(ids) => {
                 let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
                 f.write_str(&ids.join(","))
+            }
+            Self::Floats(values) => {
+                let values: Vec<String> = values.iter().map(f64::to_string).collect();
+                f.write_str(&values.join(","))
             }
             Self::Texts(texts) => write!(f, "{texts:?}"),
         }
@@ -149,6 +190,16 @@ mod tests {
         assert_eq!(Kind::Ids.read("5, 9,2"), Some(Value::Ids(vec![5, 9, 2])));
         for bad in ["", "5,,2", "5;9", "-1", "4294967296"] {
             assert_eq!(Kind::Ids.read(bad), None, "{bad:?}");
+        }
+        let levels = Kind::Ints { min: 1, max: 8 };
+        assert_eq!(levels.read("1, 8"), Some(Value::Ids(vec![1, 8])));
+        for bad in ["", "0,1", "1,9", "1,x"] {
+            assert_eq!(levels.read(bad), None, "{bad:?}");
+        }
+        let temperatures = Kind::Floats { min: 0.0, max: 2.0 };
+        assert_eq!(temperatures.read("0,0.5"), Some(Value::Floats(vec![0.0, 0.5])));
+        for bad in ["", "0,-1", "0,nan", "0;1"] {
+            assert_eq!(temperatures.read(bad), None, "{bad:?}");
         }
     }
 }

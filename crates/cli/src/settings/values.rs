@@ -151,6 +151,18 @@ impl FromValue for Option<Vec<u32>> {
     }
 }
 
+impl FromValue for Vec<u32> {
+    fn from_value(value: Option<&Value>) -> Self {
+        Option::<Self>::from_value(value).unwrap_or_default()
+    }
+}
+
+impl FromValue for Vec<f64> {
+    fn from_value(value: Option<&Value>) -> Self {
+        if let Some(Value::Floats(values)) = value { values.clone() } else { Vec::new() }
+    }
+}
+
 impl FromValue for Vec<String> {
     fn from_value(value: Option<&Value>) -> Self {
         if let Some(Value::Texts(value)) = value { value.clone() } else { Vec::new() }

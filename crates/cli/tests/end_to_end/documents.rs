@@ -50,7 +50,8 @@ fn every_flag_of_a_finback_command_exists() {
             let Some(words) = line.trim_start().strip_prefix("finback ") else { continue };
             let words: Vec<&str> =
                 words.split_whitespace().take_while(|word| !word.starts_with('#')).collect();
-            let help = stdout(&[words[0], "--help"]);
+            let command = &words[..if words[0] == "bench" { 2 } else { 1 }];
+            let help = stdout(&[command, &["--help"]].concat());
             for flag in words.iter().filter(|word| word.starts_with("--")) {
                 checked += 1;
                 assert!(help.contains(flag), "{}: {line}", document.display());

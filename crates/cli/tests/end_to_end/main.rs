@@ -2,6 +2,7 @@
 // All of it is test code, helpers included.
 #![allow(missing_docs, clippy::expect_used)]
 
+mod bench;
 mod commands;
 mod documents;
 mod http;

@@ -99,6 +99,11 @@ impl Server {
         Self { child, banner, address }
     }
 
+    /// Where it listens.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
     /// Its process id.
     pub fn id(&self) -> u32 {
         self.child.id()

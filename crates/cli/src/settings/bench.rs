@@ -1,0 +1,206 @@
+//! The settings of `finback bench`.
+// A list: it may be longer than other files, each entry being read on its own.
+
+use super::{Category, Command, Declared, Kind, Setting, table::BASE};
+
+use Command::{BenchCompare, BenchConcurrent, BenchOpenai, BenchSoak};
+
+/// Commands that measure one server.
+const ONE: &[Command] = &[BenchConcurrent, BenchOpenai, BenchSoak];
+/// All that measure.
+const ANY: &[Command] = &[BenchConcurrent, BenchOpenai, BenchCompare, BenchSoak];
+/// Commands that repeat fixed requests.
+const FIXED: &[Command] = &[BenchConcurrent, BenchOpenai, BenchCompare];
+
+/// What most declarations share.
+const BENCH: Declared = Declared { category: Category::Bench, env: false, ..BASE };
+
+pub(super) static ALL: &[&Declared] = &[
+    &URL.declared,
+    &FIRST.declared,
+    &SECOND.declared,
+    &MODEL.declared,
+    &API_KEY.declared,
+    &LEVELS.declared,
+    &TOKENS.declared,
+    &REPS.declared,
+    &TEMPERATURES.declared,
+    &ALONE.declared,
+    &SERIAL.declared,
+    &MIXED.declared,
+    &STAGGER_MS.declared,
+    &MINUTES.declared,
+    &STREAMS.declared,
+    &JSON_FILE.declared,
+    &CHART.declared,
+];
+
+/// The server that is measured.
+pub static URL: Setting<String> = Setting::new(Declared {
+    name: "url",
+    kind: Kind::Text("URL"),
+    default: "http://127.0.0.1:8080",
+    commands: ONE,
+    help: "Address of the OpenAI-compatible server, with or without /v1",
+    ..BENCH
+});
+
+/// The base of a comparison.
+pub static FIRST: Setting<Option<String>> = Setting::new(Declared {
+    name: "base",
+    kind: Kind::Text("A"),
+    unset: "it must be given",
+    commands: &[BenchCompare],
+    positional: &[BenchCompare],
+    help: "Address of the server that is the base",
+    ..BENCH
+});
+
+/// What is compared with the base.
+pub static SECOND: Setting<Option<String>> = Setting::new(Declared {
+    name: "this",
+    kind: Kind::Text("B"),
+    unset: "it must be given",
+    commands: &[BenchCompare],
+    positional: &[BenchCompare],
+    help: "Address of the server that is compared with the base",
+    ..BENCH
+});
+
+/// The model that requests name.
+pub static MODEL: Setting<Option<String>> = Setting::new(Declared {
+    name: "model",
+    kind: Kind::Text("NAME"),
+    unset: "the first one the server lists",
+    commands: ANY,
+    help: "Model that requests name",
+    ..BENCH
+});
+
+/// What requests are authorised with.
+pub static API_KEY: Setting<Option<String>> = Setting::new(Declared {
+    name: "api-key",
+    kind: Kind::Text("KEY"),
+    unset: "no key is sent",
+    commands: ANY,
+    env: true,
+    help: "Key that requests carry as a bearer token",
+    ..BENCH
+});
+
+/// Streams at once.
+pub static LEVELS: Setting<Vec<u32>> = Setting::new(Declared {
+    name: "levels",
+    kind: Kind::Ints { min: 1, max: 256 },
+    default: "1,2,4",
+    commands: &[BenchConcurrent],
+    help: "Streams at once, one line of the table each",
+    ..BENCH
+});
+
+/// Tokens of a reply.
+pub static TOKENS: Setting<usize> = Setting::new(Declared {
+    name: "tokens",
+    kind: Kind::Int { min: 1, max: 1 << 20 },
+    default: "128",
+    commands: ANY,
+    help: "Tokens of a reply; of the longest one where they differ",
+    ..BENCH
+});
+
+/// Repetitions of a measurement.
+pub static REPS: Setting<usize> = Setting::new(Declared {
+    name: "reps",
+    kind: Kind::Int { min: 1, max: 1000 },
+    default: "3",
+    commands: FIXED,
+    help: "Repetitions of each measurement",
+    ..BENCH
+});
+
+/// Temperatures measured.
+pub static TEMPERATURES: Setting<Vec<f64>> = Setting::new(Declared {
+    name: "temperatures",
+    kind: Kind::Floats { min: 0.0, max: 2.0 },
+    default: "0,1",
+    commands: FIXED,
+    help: "Temperatures, one line of the table each",
+    ..BENCH
+});
+
+/// Whether replies are compared with the same requests alone.
+pub static ALONE: Setting<bool> = Setting::new(Declared {
+    name: "alone",
+    unset: "that comparison is not made",
+    commands: &[BenchConcurrent],
+    help: "Compares each reply's token_sha with that of the same request alone",
+    ..BENCH
+});
+
+/// Whether replies are compared with undrafted ones.
+pub static SERIAL: Setting<bool> = Setting::new(Declared {
+    name: "serial",
+    unset: "that comparison is not made",
+    commands: &[BenchConcurrent],
+    help: "Compares each reply's token_sha with that of the same request alone and undrafted",
+    ..BENCH
+});
+
+/// Whether streams differ in kind and length.
+pub static MIXED: Setting<bool> = Setting::new(Declared {
+    name: "mixed",
+    unset: "chats of one length",
+    commands: &[BenchConcurrent],
+    help: "Mixes chats and raw completions, with prompts and replies of four lengths",
+    ..BENCH
+});
+
+/// Time between the starts of two streams.
+pub static STAGGER_MS: Setting<u64> = Setting::new(Declared {
+    name: "stagger-ms",
+    kind: Kind::Int { min: 0, max: 60_000 },
+    default: "0",
+    commands: &[BenchConcurrent],
+    help: "Milliseconds between the starts of two streams",
+    ..BENCH
+});
+
+/// How long a soak sends requests.
+pub static MINUTES: Setting<f64> = Setting::new(Declared {
+    name: "minutes",
+    kind: Kind::Float { min: 0.01, max: 100_000.0 },
+    default: "1",
+    commands: &[BenchSoak],
+    help: "How long requests are sent",
+    ..BENCH
+});
+
+/// Requests of a soak at once.
+pub static STREAMS: Setting<usize> = Setting::new(Declared {
+    name: "streams",
+    kind: Kind::Int { min: 1, max: 256 },
+    default: "4",
+    commands: &[BenchSoak],
+    help: "Requests at once",
+    ..BENCH
+});
+
+/// Where the report is written as JSON.
+pub static JSON_FILE: Setting<Option<String>> = Setting::new(Declared {
+    name: "json",
+    kind: Kind::File,
+    unset: "a table only",
+    commands: ANY,
+    help: "Writes the report as JSON to FILE; without one, to standard output and no table",
+    ..BENCH
+});
+
+/// Where the chart of a comparison is written.
+pub static CHART: Setting<Option<String>> = Setting::new(Declared {
+    name: "chart",
+    kind: Kind::Text("FILE"),
+    unset: "no chart",
+    commands: &[BenchCompare],
+    help: "Writes a chart: FILE ends in .svg, or in .html for a page with the table",
+    ..BENCH
+});

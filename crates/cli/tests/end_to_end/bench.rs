@@ -1,0 +1,152 @@
+//! `finback bench` against this binary's server, and against one that tells nothing of its tokens.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+
+use serde_json::Value;
+
+use crate::support::{Server, failure, finback, json, stdout, text};
+
+fn demo() -> Server {
+    Server::start(&["--context", "2048", "--drafts", "on"])
+}
+
+#[test]
+fn concurrent_replies_are_those_alone() {
+    let server = demo();
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("report.json");
+    let table = stdout(&[
+        "bench",
+        "concurrent",
+        "--url",
+        &server.url(),
+        "--levels",
+        "1,3",
+        "--tokens",
+        "8",
+        "--reps",
+        "1",
+        "--alone",
+        "--mixed",
+        "--stagger-ms",
+        "5",
+        "--json",
+        file.to_str().expect("UTF-8"),
+    ]);
+    assert!(table.contains("3/0/0"), "{table}");
+    let report = std::fs::read_to_string(&file).expect("written");
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    assert_eq!(report["passed"], true);
+    let cells = report["cells"].as_array().expect("cells");
+    assert_eq!(cells.len(), 4);
+    for cell in cells {
+        assert_eq!(cell["alone"]["equal"], cell["streams"], "{cell}");
+        assert!(cell["aggregate_tps"].as_f64().is_some_and(|rate| rate > 0.0), "{cell}");
+    }
+}
+
+#[test]
+fn single_streams_and_comparisons_give_figures_and_a_chart() {
+    let server = demo();
+    let url = server.url();
+    let few = ["--tokens", "8", "--reps", "1", "--temperatures", "0"];
+    let with = |head: &[&str], tail: &[&str]| {
+        let all: Vec<String> =
+            head.iter().chain(&few).chain(tail).map(ToString::to_string).collect();
+        json(&all.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let report = with(&["bench", "openai", "--url", &format!("{url}/v1/")], &["--json"]);
+    assert_eq!(report["server"]["owned_by"], "finback");
+    assert_eq!(report["unverified"], serde_json::json!([]));
+    assert!(report["cells"][1]["decode_tps_median"].as_f64().is_some_and(|rate| rate > 0.0));
+    assert!(report["cells"][0]["tokens_per_round"].as_f64().is_some_and(|rate| rate >= 1.0));
+
+    let directory = tempfile::tempdir().expect("a directory");
+    let chart = directory.path().join("chart.html");
+    let chart = chart.to_str().expect("UTF-8");
+    // Two runs of one server: noise alone may pass the rule, so the exit code is not looked at.
+    let mut args = vec!["bench", "compare", &url, &url, "--chart", chart, "--json"];
+    args.extend(few);
+    let report: Value = serde_json::from_slice(&finback(&args).stdout).expect("JSON");
+    assert_eq!(report["cells"][0]["replies"], "equal");
+    assert_eq!(report["runs"]["base"].as_array().map(Vec::len), Some(2));
+    assert!(std::fs::read_to_string(chart).expect("written").contains("</svg>"));
+}
+
+#[test]
+fn a_soak_ends_drained_with_one_hash_a_request() {
+    let server = demo();
+    let report = json(&[
+        "bench",
+        "soak",
+        "--url",
+        &server.url(),
+        "--minutes",
+        "0.1",
+        "--tokens",
+        "8",
+        "--json",
+    ]);
+    assert_eq!(report["passed"], true);
+    assert_eq!(report["drained"], true);
+    assert!(report["greedy"]["equal"].as_u64().is_some_and(|equal| equal > 0), "{report}");
+    assert!(report["cancelled"].as_u64().is_some_and(|cancelled| cancelled > 0), "{report}");
+}
+
+#[test]
+fn a_server_without_hashes_is_measured_and_fails_what_was_to_be_compared() {
+    let url = hashless();
+    let asked = ["bench", "concurrent", "--url", &url, "--levels", "2", "--reps", "1"];
+    let table = stdout(&asked);
+    assert!(table.contains("not verified: 4 of 4 replies carry no token_sha"), "{table}");
+    let output = finback(&[&asked[..], &["--alone"]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let message = text(&output.stderr);
+    let wanted = format!("error: {url}: 0 replies failed; alone: 0 equal, 0 unequal, 4 failed");
+    assert_eq!(message.lines().last(), Some(wanted.as_str()));
+}
+
+#[test]
+fn mistakes_and_absent_servers_are_named() {
+    let (code, message) = failure(&["bench", "soak", "--url", "localhost"]);
+    assert_eq!(code, 2);
+    assert!(message.contains("\"localhost\", accepted: http://HOST:PORT"), "{message}");
+    assert_eq!(failure(&["bench", "compare", "http://127.0.0.1:1"]).0, 2);
+    let (code, message) =
+        failure(&["bench", "compare", "http://a", "http://b", "--chart", "chart.png"]);
+    assert_eq!(code, 2);
+    assert!(message.contains("--chart: found \"chart.png\""), "{message}");
+    let (code, message) = failure(&["bench", "openai", "--url", "http://127.0.0.1:1"]);
+    assert_eq!(code, 1);
+    assert!(message.starts_with("error: http://127.0.0.1:1/v1/models: "), "{message}");
+}
+
+/// A server that answers every POST with one streamed piece and no `finback` object.
+fn hashless() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("binds");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut reader = BufReader::new(stream.try_clone().expect("clones"));
+            let (mut head, mut length) = (String::new(), 0);
+            while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).expect("reads") > 0 {}
+            for line in head.to_lowercase().lines() {
+                if let Some(value) = line.strip_prefix("content-length: ") {
+                    length = value.parse().expect("a length");
+                }
+            }
+            reader.read_exact(&mut vec![0; length]).expect("a body");
+            let events = "data: {\"choices\": [{\"text\": \"a\", \"finish_reason\": \"length\"}], \
+                          \"usage\": {\"completion_tokens\": 1}}\n\ndata: [DONE]\n\n";
+            write!(
+                stream,
+                "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\
+                 connection: close\r\n\r\n{events}",
+                events.len()
+            )
+            .expect("writes");
+        }
+    });
+    url
+}
