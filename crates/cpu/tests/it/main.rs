@@ -1,6 +1,9 @@
 //! The model on the CPU backend, against stored right answers and against itself.
+// All of it is test code, helpers included.
+#![allow(clippy::unwrap_used)]
 
 mod load;
 mod rows;
+mod schedules;
 mod trace;
 mod vectors;
