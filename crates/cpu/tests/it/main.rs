@@ -4,6 +4,5 @@
 
 mod load;
 mod rows;
-mod schedules;
 mod trace;
 mod vectors;
