@@ -119,21 +119,6 @@ fn power(byte: u8) -> f32 {
     f32::from_bits(((byte as u32) << 23).max(0x0040_0000))
 }
 
-/// Four vectors from 32 bytes of e4m3: the sign goes to bit 31, the rest to bits 20 to 26.
-#[inline(always)]
-fn e4m3<S: Simd>(s: S, words: S::W) -> [S::F; 4] {
-    let mask = s.splat_bits(0x87f0_0000);
-    let odd = s.sar16::<4>(words);
-    let even = s.sar16::<4>(words.shl::<8>());
-    let value = S::F::from_bits;
-    [
-        value(even.shl::<16>() & mask),
-        value(odd.shl::<16>() & mask),
-        value(even & mask),
-        value(odd & mask),
-    ]
-}
-
 /// E4M3 with a scale for each `BLOCK` inputs and outputs, `BLOCK` read from the weight.
 #[derive(Clone, Copy)]
 pub(super) struct Fp8;
@@ -147,7 +132,7 @@ impl Decode for Fp8 {
     #[inline(always)]
     unsafe fn quad<S: Simd>(s: S, from: *const u8, _: usize) -> [S::F; 4] {
         // SAFETY: the caller vouches for 32 bytes.
-        e4m3(s, unsafe { s.load_bits_at(from) })
+        s.spread_bytes(unsafe { s.load_bits_at(from) })
     }
 
     #[inline(always)]
@@ -192,7 +177,7 @@ impl Decode for Fp4 {
         // SAFETY: the caller vouches for 32 bytes.
         let words = unsafe { s.load_bits_at(from) };
         let words = if quad == 0 { words } else { words.shr::<4>() };
-        e4m3(s, s.lookup(&E4M3_OF_E2M1, words & s.splat_bits(0x0f0f_0f0f)))
+        s.spread_bytes(s.lookup(&E4M3_OF_E2M1, words & s.splat_bits(0x0f0f_0f0f)))
     }
 
     #[inline(always)]

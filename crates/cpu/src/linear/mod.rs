@@ -19,10 +19,9 @@ use crate::simd::Isa;
 use crate::team::{Team, TeamError};
 
 mod decode;
-mod few;
-mod many;
 mod prepare;
 mod scratch;
+mod strip;
 mod unit;
 mod weight;
 
@@ -89,7 +88,7 @@ pub struct Task<'a> {
 #[derive(Debug)]
 pub struct Linear {
     isa: Isa,
-    scratch: Vec<Mutex<Scratch>>,
+    scratch: Vec<Mutex<Box<Scratch>>>,
     /// First unit and output of each task of the call at hand.
     placed: Vec<(usize, Out)>,
 }

@@ -9,6 +9,15 @@ use super::{Format, Weight};
 use crate::simd::{Isa, Kernel, LANES, Simd, max_of};
 use crate::team::{Team, TeamError};
 
+/// f32 of a cache line.
+const LINE: usize = 16;
+
+/// The distance of rows of `width` f32: an odd number of half pages where they are that long, so
+/// that the same part of several rows does not fall on the same lines of a cache.
+fn spread(width: usize) -> usize {
+    if width < 512 { width } else { width.next_multiple_of(512) | 512 }
+}
+
 /// Rows to prepare.
 #[derive(Debug, Clone, Copy)]
 pub struct Input<'a> {
@@ -35,10 +44,14 @@ pub struct Input<'a> {
 pub struct Prepared {
     layout: Layout,
     inp: usize,
-    /// f32 of a row: `inp` rounded up to whole quads (pairs of quads for FP4).
+    /// f32 of a row: `inp` rounded up to whole blocks.
+    width: usize,
+    /// Distance of rows, in f32.
     stride: usize,
     rows: usize,
+    /// Row 0 starts at `start`, on a cache line.
     data: Vec<f32>,
+    start: usize,
     /// What the products of each row are multiplied by.
     factor: Vec<f32>,
 }
@@ -46,7 +59,7 @@ pub struct Prepared {
 impl Prepared {
     /// Room for `rows` rows of `inp` values, so that filling does not allocate.
     pub fn with_capacity(rows: usize, inp: usize) -> Prepared {
-        let data = Vec::with_capacity(rows * inp.next_multiple_of(2 * QUAD));
+        let data = Vec::with_capacity(rows * spread(inp.next_multiple_of(2 * QUAD)) + LINE);
         Prepared { data, factor: Vec::with_capacity(rows), ..Prepared::default() }
     }
 
@@ -69,19 +82,22 @@ impl Prepared {
         }
         self.layout = Layout::of(format);
         (self.inp, self.rows) = (inp, rows);
-        self.stride = self.layout.padded(inp);
-        self.data.resize(rows * self.stride, 0.0);
+        self.width = self.layout.padded(inp);
+        self.stride = spread(self.width);
+        self.data.resize(rows * self.stride + LINE, 0.0);
         self.factor.resize(rows, 0.0);
-        let (layout, width) = (self.layout, self.stride);
-        let job = Job { x, stride, inp, round, layout };
+        self.start = self.data.as_ptr().align_offset(LINE * size_of::<f32>()) % LINE;
+        let data = &mut self.data[self.start..][..rows * self.stride];
+        let (factor, pitch) = (&mut self.factor[..], self.stride);
+        let job = Job { x, stride, inp, round, layout: self.layout, pitch };
         // Below this much work a fork costs more than it saves.
         let parts = if rows * inp < 16_384 { 1 } else { team.threads().min(rows) };
-        if parts <= 1 || width == 0 {
-            isa.run(Fill { job, first: 0, data: &mut self.data, factor: &mut self.factor });
+        if parts <= 1 {
+            isa.run(Fill { job, first: 0, data, factor });
             return Ok(());
         }
         let each = rows.div_ceil(parts);
-        let chunks = self.data.chunks_mut(each * width).zip(self.factor.chunks_mut(each));
+        let chunks = data.chunks_mut(each * pitch).zip(factor.chunks_mut(each));
         // Each lock is taken once, by the worker of that index.
         let chunks: Vec<_> = chunks.map(Mutex::new).collect();
         team.run(|worker| {
@@ -104,10 +120,10 @@ impl Prepared {
         self.layout == Layout::of(weight.format()) && self.inp == weight.inp()
     }
 
-    /// The values of a row, whole quads.
+    /// The values of a row, whole blocks.
     #[inline]
     pub(super) fn row(&self, r: usize) -> &[f32] {
-        &self.data[r * self.stride..(r + 1) * self.stride]
+        &self.data[self.start + r * self.stride..][..self.width]
     }
 
     /// What the products of a row are multiplied by.
@@ -125,6 +141,8 @@ struct Job<'a> {
     inp: usize,
     round: bool,
     layout: Layout,
+    /// Distance of prepared rows, in f32.
+    pitch: usize,
 }
 
 /// Prepares consecutive rows from `first` on.
@@ -140,11 +158,11 @@ impl Kernel for Fill<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let Job { x, stride, inp, round, layout } = self.job;
+        let Job { x, stride, inp, round, layout, pitch } = self.job;
         let width = layout.padded(inp);
         for (r, factor) in self.factor.iter_mut().enumerate() {
             let x = &x[(self.first + r) * stride..][..inp];
-            let to = &mut self.data[r * width..][..width];
+            let to = &mut self.data[r * pitch..][..width];
             if layout.is_quantised() {
                 *factor = quantised_row(s, x, round, layout, to);
             } else {

@@ -7,14 +7,10 @@ use std::marker::PhantomData;
 use finback_numerics::{bf16, order};
 
 use super::decode::{Bf16, Decode, F16, F32, Fp4, Fp8, QUAD};
-use super::few::{self, Strip};
-use super::many::{self, DecodeRow, Tiles};
-use super::scratch::{QUAD_VECTORS, Scratch, Vector};
+use super::scratch::{Scratch, Vector};
+use super::strip::{self, Strip};
 use super::{COLUMNS, Format, Prepared, Rows, Task, Weight};
 use crate::simd::Isa;
-
-/// From this many rows on, decoding into a panel pays.
-const MANY: usize = 17;
 
 /// Where a task's outputs go: a slice that several workers write, each its own outputs.
 #[derive(Debug)]
@@ -79,30 +75,30 @@ impl Unit<'_> {
     }
 
     fn decode<D: Decode>(mut self, isa: Isa) {
-        let rows = self.rows.count();
+        let (rows, registers) = (self.rows.count(), isa.registers());
         let mut r = 0;
         while r < rows {
+            // As many rows as leave their sums in registers. Two columns or four where their
+            // chains would otherwise wait for themselves.
             r += match rows - r {
-                // Tiles only pay where a vector is a register; the bits are the same.
-                _ if isa == Isa::PORTABLE => self.few::<D, 1, 1>(isa, r),
-                MANY.. => self.many::<D>(isa, r),
-                1 if D::QUADS == 1 => self.few::<D, 1, 4>(isa, r),
-                1 => self.few::<D, 1, 2>(isa, r),
-                2 | 3 => self.few::<D, 2, 2>(isa, r),
-                4 | 5 => self.few::<D, 4, 1>(isa, r),
-                6 | 7 => self.few::<D, 6, 1>(isa, r),
-                _ => self.few::<D, 8, 1>(isa, r),
+                8.. if registers >= 32 => self.group::<D, 8, 1>(isa, r),
+                6.. if registers >= 16 => self.group::<D, 6, 1>(isa, r),
+                4.. if registers >= 16 => self.group::<D, 4, 1>(isa, r),
+                2.. if registers >= 16 => self.group::<D, 2, 2>(isa, r),
+                _ if registers < 16 => self.group::<D, 1, 1>(isa, r),
+                _ if D::QUADS == 1 => self.group::<D, 1, 4>(isa, r),
+                _ => self.group::<D, 1, 2>(isa, r),
             };
         }
     }
 
     /// The rows `r..r + R`; gives `R`.
-    fn few<D: Decode, const R: usize, const C: usize>(&mut self, isa: Isa, r: usize) -> usize {
+    fn group<D: Decode, const R: usize, const C: usize>(&mut self, isa: Isa, r: usize) -> usize {
         let (weight, n, columns) = (self.weight, self.n, self.columns);
         let stride = weight.format().row_bytes(weight.inp());
         let bytes = &weight.data()[n * stride..(n + columns) * stride];
         let rows: [&[f32]; R] = from_fn(|i| self.x.row(self.rows.get(r + i)));
-        let Scratch { sums, ends, .. } = &mut *self.scratch;
+        let Scratch { sums, ends } = &mut *self.scratch;
         sums[..R * COLUMNS].fill(Vector::default());
         let mut run = |block: usize, count: usize, bytes: &[u8], stride: usize| {
             let x = rows.map(|x| &x[block * D::QUADS * QUAD..][..count * D::QUADS * QUAD]);
@@ -121,7 +117,7 @@ impl Unit<'_> {
                 format,
             });
         };
-        let (blocks, panel) = (stride / D::BYTES, few::panel(R) / D::QUADS);
+        let (blocks, panel) = (stride / D::BYTES, strip::panel(R) / D::QUADS);
         for block in (0..blocks).step_by(panel) {
             run(block, panel.min(blocks - block), &bytes[block * D::BYTES..], stride);
         }
@@ -131,34 +127,9 @@ impl Unit<'_> {
                 end.fill(0);
                 end[..rest].copy_from_slice(&row[stride - rest..]);
             }
-            run(blocks, 1, ends.as_flattened(), few::LARGEST);
+            run(blocks, 1, ends.as_flattened(), strip::LARGEST);
         }
         self.finish(r, R)
-    }
-
-    /// Up to [`many::ROWS`] rows from `r` on; gives how many.
-    fn many<D: Decode>(&mut self, isa: Isa, r: usize) -> usize {
-        let (weight, columns) = (self.weight, self.columns);
-        let count = many::ROWS.min(self.rows.count() - r);
-        let row_bytes = weight.format().row_bytes(weight.inp());
-        let quads = row_bytes.div_ceil(D::BYTES) * D::QUADS;
-        let Scratch { sums, weights, .. } = &mut *self.scratch;
-        sums[..count * COLUMNS].fill(Vector::default());
-        for quad in (0..quads).step_by(many::QUADS) {
-            let width = many::QUADS.min(quads - quad);
-            for (c, panel) in weights.chunks_exact_mut(many::QUADS * QUAD_VECTORS).enumerate() {
-                if c < columns {
-                    let (n, panel) = (self.n + c, &mut panel[..width * QUAD_VECTORS]);
-                    isa.run(DecodeRow { weight, n, quad, panel, format: PhantomData::<D> });
-                }
-            }
-            let mut x: [&[f32]; many::ROWS] = [&[]; many::ROWS];
-            for (i, x) in x[..count].iter_mut().enumerate() {
-                *x = &self.x.row(self.rows.get(r + i))[quad * QUAD..][..width * QUAD];
-            }
-            isa.run(Tiles { weights, sums, x: &x[..count], columns, quads: width });
-        }
-        self.finish(r, count)
     }
 
     /// Adds up the lanes of the rows `r..r + count` and writes the outputs; gives `count`.

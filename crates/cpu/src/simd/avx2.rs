@@ -194,6 +194,11 @@ impl<const REGISTERS: usize> Simd for Avx2<REGISTERS> {
         W(unsafe { _mm256_loadu_si256(from.cast()) })
     }
     #[inline(always)]
+    fn prefetch<T>(self, at: *const T) {
+        // A hint: no address makes it fail.
+        intrinsic!(_mm_prefetch::<_MM_HINT_T1>(at.cast()));
+    }
+    #[inline(always)]
     fn widen(self, bytes: [u8; 8]) -> W {
         let packed = i64::from_le_bytes(bytes);
         W(intrinsic!(_mm256_cvtepu8_epi32(_mm_set_epi64x(0, packed))))

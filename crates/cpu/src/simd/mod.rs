@@ -66,6 +66,11 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// # Safety
     /// 32 bytes at `from` are readable; no alignment is needed.
     unsafe fn load_bits_at(self, from: *const u8) -> Self::W;
+    /// Asks for the cache line at `at`, which need not be readable, into the second-level cache.
+    #[inline(always)]
+    fn prefetch<T>(self, at: *const T) {
+        let _ = at;
+    }
     /// The bytes as words.
     fn widen(self, bytes: [u8; 8]) -> Self::W;
     /// The low byte of each word; the other bits of the words must be zero.
@@ -74,6 +79,20 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn sar16<const N: i32>(self, words: Self::W) -> Self::W;
     /// Looks up each byte of `index`, which must be below 16, in `table`.
     fn lookup(self, table: &[u8; 16], index: Self::W) -> Self::W;
+    /// The bytes of each word, lowest first, as f32 patterns that have a byte's sign bit at bit 31
+    /// and its other seven at bits 20 to 26.
+    #[inline(always)]
+    fn spread_bytes(self, words: Self::W) -> [Self::F; 4] {
+        let mask = self.splat_bits(0x87f0_0000);
+        let odd = self.sar16::<4>(words);
+        let even = self.sar16::<4>(words.shl::<8>());
+        [
+            Self::F::from_bits(even.shl::<16>() & mask),
+            Self::F::from_bits(odd.shl::<16>() & mask),
+            Self::F::from_bits(even & mask),
+            Self::F::from_bits(odd & mask),
+        ]
+    }
     /// The sum of the lanes in the house order (`numerics::order::tree`).
     fn tree(self, value: Self::F) -> f32;
     /// The largest word, read as unsigned with the top bit clear.
@@ -172,6 +191,20 @@ impl Isa {
             #[cfg(target_arch = "aarch64")]
             Kind::Neon => "neon",
         }
+    }
+
+    /// Vectors that fit in registers.
+    pub(crate) fn registers(self) -> usize {
+        /// Asks the instruction set.
+        struct Registers;
+        impl Kernel for Registers {
+            type Output = usize;
+            #[inline(always)]
+            fn run<S: Simd>(self, _: S) -> usize {
+                S::REGISTERS
+            }
+        }
+        self.run(Registers)
     }
 
     /// Runs `kernel` on this instruction set.

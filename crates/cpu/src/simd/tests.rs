@@ -74,6 +74,11 @@ impl Kernel for Every<'_> {
         for (value, out) in floats.into_iter().zip(out.chunks_exact_mut(8)) {
             s.store(out, value);
         }
+        for part in s.spread_bytes(x) {
+            out.extend([0.0; 8]);
+            let at = out.len() - 8;
+            s.store(&mut out[at..], part);
+        }
         out.extend(s.narrow(x & x.splat(255)).map(f32::from));
         out.push(s.tree(a));
         out.push(f32::from_bits(s.max_bits(x & x.splat(0x7fff_ffff))));

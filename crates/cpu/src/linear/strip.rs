@@ -1,4 +1,4 @@
-//! Few rows: weights are decoded in registers and multiplied at once.
+//! The kernel: weights are decoded in registers and multiplied with a few rows at once.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
@@ -12,6 +12,15 @@ use crate::simd::{Kernel, LANES, Simd};
 
 /// Bytes of the largest block.
 pub(super) const LARGEST: usize = 128;
+
+/// Most rows of a strip.
+pub(super) const ROWS: usize = 8;
+
+/// Columns between the one at work and the one whose bytes are asked for.
+const AHEAD: usize = 4;
+
+/// f32 of a cache line.
+const LINE: usize = 16;
 
 /// Quads to take at a time of `rows` rows: their activations stay in half the first-level cache
 /// while all columns pass. Even, for blocks of two quads.
@@ -79,12 +88,20 @@ impl<D: Decode, const R: usize, const C: usize> Strip<'_, D, R, C> {
             }
         }
         let mut at = [std::ptr::null(); G];
-        for (i, at) in at.iter_mut().enumerate() {
+        let mut ahead = at;
+        for (i, (at, ahead)) in at.iter_mut().zip(&mut ahead).enumerate() {
             *at = self.bytes[(c + i) * self.stride..].as_ptr();
+            *ahead = self.ahead(c + i);
         }
         let mut x = [std::ptr::null(); R];
         for (to, x) in x.iter_mut().zip(self.x) {
             *to = x.as_ptr();
+        }
+        let next = self.count * D::QUADS * QUAD / LINE;
+        for line in (next * c / self.columns..next * (c + G) / self.columns).map(|l| l + next) {
+            for x in &x {
+                s.prefetch(x.wrapping_add(line * LINE));
+            }
         }
         let mut acc = [[s.splat(0.0); R]; G];
         for (i, acc) in acc.iter_mut().enumerate() {
@@ -93,12 +110,18 @@ impl<D: Decode, const R: usize, const C: usize> Strip<'_, D, R, C> {
             }
         }
         for b in 0..self.count {
-            for (i, acc) in acc.iter_mut().enumerate() {
-                let scale = D::scale(s, &tables[if D::SHARED { 0 } else { i }], b);
-                // SAFETY: block b is within every column's bytes and every row's activations, as
-                // `run` checks.
-                unsafe { step::<S, D, R>(s, at[i], &x, b, scale, acc) };
+            for ahead in &ahead {
+                for line in (0..D::BYTES).step_by(64) {
+                    s.prefetch(ahead.wrapping_add(b * D::BYTES + line));
+                }
             }
+            let mut scale = [s.splat(1.0); G];
+            for (i, scale) in scale.iter_mut().enumerate() {
+                *scale = D::scale(s, &tables[if D::SHARED { 0 } else { i }], b);
+            }
+            // SAFETY: block b is within every column's bytes and every row's activations, as
+            // `run` checks.
+            unsafe { step::<S, D, R, G>(s, &at, &x, b, &scale, &mut acc) };
         }
         for (i, acc) in acc.iter().enumerate() {
             for (r, acc) in acc.iter().enumerate() {
@@ -108,30 +131,54 @@ impl<D: Decode, const R: usize, const C: usize> Strip<'_, D, R, C> {
     }
 }
 
-/// Block `b` of one column and every row.
+impl<D: Decode, const R: usize, const C: usize> Strip<'_, D, R, C> {
+    /// The bytes to ask for while column `c` is at work: a few columns on in this panel, or at its
+    /// end in the next.
+    #[inline(always)]
+    fn ahead(&self, c: usize) -> *const u8 {
+        let (column, panel) = match (c + AHEAD).checked_sub(self.columns) {
+            Some(column) => (column, self.count * D::BYTES),
+            None => (c + AHEAD, 0),
+        };
+        self.bytes.as_ptr().wrapping_add(column * self.stride + panel)
+    }
+}
+
+/// Block `b` of every column and row.
 ///
 /// # Safety
-/// Block `b` from `at` is readable, and so are its quads from each of `x`.
+/// Block `b` from each of `at` is readable, and so are its quads from each of `x`.
 #[inline(always)]
-unsafe fn step<S: Simd, D: Decode, const R: usize>(
+unsafe fn step<S: Simd, D: Decode, const R: usize, const G: usize>(
     s: S,
-    at: *const u8,
+    at: &[*const u8; G],
     x: &[*const f32; R],
     b: usize,
-    scale: S::F,
-    acc: &mut [S::F; R],
+    scale: &[S::F; G],
+    acc: &mut [[S::F; R]; G],
 ) {
     for q in 0..D::QUADS {
-        // SAFETY: the caller vouches for the block.
-        let w = unsafe { D::quad(s, at.add(b * D::BYTES), q) };
-        for (x, acc) in x.iter().zip(acc.iter_mut()) {
-            let x = |v: usize| {
+        let mut w = [[s.splat(0.0); 4]; G];
+        for (w, at) in w.iter_mut().zip(at) {
+            // SAFETY: the caller vouches for the block.
+            *w = unsafe { D::quad(s, at.add(b * D::BYTES), q) };
+        }
+        // All chains of a vector side by side: each waits for its own last step only.
+        let mut p = [[s.splat(0.0); R]; G];
+        for v in 0..4 {
+            for (r, x) in x.iter().enumerate() {
                 // SAFETY: the caller vouches for the quads.
-                unsafe { s.load_at(x.add((b * D::QUADS + q) * QUAD + v * LANES)) }
-            };
-            let p = w[3].fma(x(3), w[2].fma(x(2), w[1].fma(x(1), w[0] * x(0))));
-            // A scale of one makes the fused form a sum, bit for bit.
-            *acc = if D::SCALED { p.fma(scale, *acc) } else { *acc + p };
+                let x = unsafe { s.load_at(x.add((b * D::QUADS + q) * QUAD + v * LANES)) };
+                for (p, w) in p.iter_mut().zip(&w) {
+                    p[r] = if v == 0 { w[0] * x } else { w[v].fma(x, p[r]) };
+                }
+            }
+        }
+        for ((acc, p), scale) in acc.iter_mut().zip(&p).zip(scale) {
+            for (acc, p) in acc.iter_mut().zip(p) {
+                // A scale of one makes the fused form a sum, bit for bit.
+                *acc = if D::SCALED { p.fma(*scale, *acc) } else { *acc + *p };
+            }
         }
     }
 }
