@@ -127,6 +127,21 @@ fn shards_that_are_missing_empty_cut_or_directories() {
     );
 }
 
+#[cfg(unix)]
+#[test]
+fn pipes_are_refused_and_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in [ONE, INDEX_FILE] {
+        sample(dir.path());
+        let file = dir.path().join(name);
+        fs::remove_file(&file).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+        let text = refusal(dir.path());
+        assert!(text.starts_with(&format!("DIR/{name}: found not a regular file, ")), "{text}");
+        fs::remove_file(&file).unwrap();
+    }
+}
+
 #[test]
 fn an_index_that_lies() {
     let dir = tempfile::tempdir().unwrap();
@@ -142,9 +157,10 @@ fn an_index_that_lies() {
             "DIR/{INDEX_FILE}: tensor \"a\": found no such tensor in {TWO}, wanted it in that shard"
         )
     );
-    for name in ["../x.safetensors", "/x", "", "..", "a\\\\b"] {
+    for name in ["../x.safetensors", "/x", "", "..", "a\\\\b", "a\\nb"] {
         let text = say(&format!(r#"{{"a":"{name}"}}"#));
         assert!(text.ends_with(", wanted the name of a file beside the index"), "{text}");
+        assert!(!text.contains('\n'), "{text}");
     }
     assert_eq!(
         say("{}"),

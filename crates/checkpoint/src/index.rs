@@ -8,19 +8,22 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, de};
 
 use crate::error::{Error, Result};
+use crate::file::read_file;
 
 /// Tensor name -> shard file name.
 pub(crate) type WeightMap = BTreeMap<String, String>;
 
 /// Reads the index at `file`. Shards are plain names of files beside it.
 pub(crate) fn read_index(file: &Path) -> Result<WeightMap> {
-    let text = std::fs::read(file).map_err(Error::io(file))?;
+    let text = read_file(file)?;
     let raw: RawIndex = serde_json::from_slice(&text).map_err(|e| {
         let found = format!("an index that does not parse ({e})");
         Error::file(file, found, "an object with a weight_map of tensor names to shard names")
     })?;
     for (tensor, shard) in &raw.weight_map.0 {
-        if shard.is_empty() || shard == "." || shard == ".." || shard.contains(['/', '\\']) {
+        // A line end in the name would break the messages that hold it.
+        let odd = |c: char| matches!(c, '/' | '\\') || c.is_control();
+        if shard.is_empty() || shard == "." || shard == ".." || shard.contains(odd) {
             let found = format!("shard {shard:?}");
             return Err(Error::tensor(file, tensor, found, "the name of a file beside the index"));
         }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use memmap2::Mmap;
 
 use crate::error::{Error, Result};
+use crate::file::open_regular;
 use crate::tensor::Advice;
 
 /// A mapped file. Dropping it unmaps.
@@ -22,12 +23,8 @@ pub(crate) struct Map {
 impl Map {
     /// Maps the regular file at `path`. Reads none of it.
     pub(crate) fn open(path: &Path) -> Result<Map> {
-        let file = File::open(path).map_err(Error::io(path))?;
+        let file = open_regular(path, "a safetensors file")?;
         let about = file.metadata().map_err(Error::io(path))?;
-        if !about.is_file() {
-            let found = if about.is_dir() { "a directory" } else { "not a regular file" };
-            return Err(Error::file(path, found, "a safetensors file"));
-        }
         if about.len() == 0 {
             return Err(Error::file(path, "an empty file", "a safetensors file"));
         }

@@ -1,10 +1,11 @@
 //! A checkpoint's files, opened and checked against each other; no weight is read.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
-use finback_checkpoint::Checkpoint;
+use finback_checkpoint::{Checkpoint, read_file};
 use finback_model::Config;
 use finback_tokenizer::{Tokenizer, end_tokens};
 use serde_json::Value;
@@ -88,14 +89,22 @@ impl Opened {
             "{source}: found {} token ids, wanted {vocab} (vocab_size)",
             map.len()
         );
-        let distinct = map.iter().max().map_or(0, |&id| id as usize + 1);
-        let wanted = engram.compressed_vocab_size;
+        let (distinct, wanted) = (distinct(&map), engram.compressed_vocab_size);
         ensure!(
             distinct == wanted,
             "{source}: found {distinct} Engram ids, wanted {wanted} (engram_compressed_vocab_size)"
         );
+        let last = map.iter().max().copied().unwrap_or(0);
+        ensure!(
+            (last as usize) < wanted,
+            "{source}: found Engram id {last}, wanted ids from 0 without a gap, below {wanted}"
+        );
         Ok(Some(map))
     }
+}
+
+fn distinct(ids: &[u32]) -> usize {
+    ids.iter().collect::<HashSet<_>>().len()
 }
 
 fn tokenizer(directory: &Path, config: &Config) -> anyhow::Result<Option<Arc<Tokenizer>>> {
@@ -103,7 +112,7 @@ fn tokenizer(directory: &Path, config: &Config) -> anyhow::Result<Option<Arc<Tok
     if !file.exists() {
         return Ok(None);
     }
-    let tokenizer = Tokenizer::from_file(&file)?;
+    let tokenizer = Tokenizer::from_bytes(&read_file(&file)?)?;
     let (found, wanted) = (tokenizer.vocab_size(), config.vocab_size);
     ensure!(
         found <= wanted,
@@ -123,8 +132,7 @@ fn ends(directory: &Path, tokenizer: &Tokenizer) -> anyhow::Result<Vec<u32>> {
 
 /// A JSON file of a checkpoint.
 pub fn json(file: &Path) -> anyhow::Result<Value> {
-    let bytes = std::fs::read(file).with_context(|| file.display().to_string())?;
-    serde_json::from_slice(&bytes).with_context(|| file.display().to_string())
+    serde_json::from_slice(&read_file(file)?).with_context(|| file.display().to_string())
 }
 
 /// The last part of a path that has a name.

@@ -172,9 +172,7 @@ impl Config {
     /// The file cannot be read, or [`Config::parse`] refuses it.
     pub fn load(dir: &Path) -> LoadResult<Config> {
         let file = dir.join(CONFIG_FILE);
-        let text = std::fs::read(&file)
-            .map_err(|source| finback_checkpoint::Error::Io { file: file.clone(), source })?;
-        Config::parse(&file, &text)
+        Config::parse(&file, &finback_checkpoint::read_file(&file)?)
     }
 
     /// Reads a config, composite (`text_config`) or flat; `file` is for messages.
