@@ -112,14 +112,15 @@ fn text_json(o: &SynthOptions, v: &Vocabulary<'_>) -> Value {
         "engram_pad_token_id": 2,
         "engram_compressed_vocab_size": v.compressed_size,
     });
+    let draft_experts = (o.experts / 2).max(1);
     let drafts = json!({
         "num_nextn_predict_layers": draft_blocks,
         "dspark_block_size": if o.drafts { DRAFT_TOKENS } else { 0 },
         "dspark_noise_token_id": v.noise,
         "dspark_target_layer_ids": if o.drafts { targets } else { vec![] },
         "dspark_markov_rank": 32,
-        "dspark_n_routed_experts": (o.experts / 2).max(1),
-        "dspark_num_experts_per_tok": o.experts_per_token.div_ceil(2),
+        "dspark_n_routed_experts": draft_experts,
+        "dspark_num_experts_per_tok": o.experts_per_token.div_ceil(2).min(draft_experts),
     });
     let mut text = Map::from_iter([("model_type".to_owned(), json!("deepseek_v41_text"))]);
     for part in [widths, positions, selection, experts, streams, engram, drafts] {

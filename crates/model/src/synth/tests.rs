@@ -57,6 +57,7 @@ fn any_sizes_that_are_multiples_of_32_load() {
         SynthOptions { layers: 3, drafts: false, ..base() },
         SynthOptions { layers: 4, engram: false, ..base() },
         SynthOptions { layers: 17, experts: 5, experts_per_token: 2, ..base() },
+        SynthOptions { experts: 5, experts_per_token: 5, ..base() },
         SynthOptions { hidden: 96, head_dim: 96, rope_dim: 64, q_rank: 32, ..base() },
         SynthOptions { heads: 6, o_groups: 3, o_rank: 96, intermediate: 160, ..base() },
         SynthOptions { index_heads: 3, index_dim: 32, index_topk: 7, window: 5, ..base() },
