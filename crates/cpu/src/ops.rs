@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use finback_numerics::fp8::E8M0_NAN;
 use finback_numerics::sample::Scratch;
-use finback_ops::{
-    Format, Keep, Limits, ModelSpec, Ops, OpsError, OpsResult, Rows, Sampling, Site, Span,
-};
+use finback_ops::{Keep, Limits, ModelSpec, Ops, OpsError, OpsResult, Rows, Sampling, Site, Span};
 
 use crate::attend::Keys;
 use crate::device::Device;
@@ -72,17 +70,6 @@ impl CpuOps {
                 step: "hyper-connections",
                 reason: format!("hc_mult {} is over {MAX_HC}", dims.hc),
             });
-        }
-        for layer in spec.layers.iter().chain(spec.draft_layers()) {
-            if let Format::Fp8 { block } = layer.attn.wo_a.format
-                && !dims.o_rank.is_multiple_of(block)
-            {
-                return Err(OpsError::Unsupported {
-                    backend: NAME,
-                    step: "the output projection",
-                    reason: format!("o_lora_rank {} splits a scale block of {block}", dims.o_rank),
-                });
-            }
         }
         let layout = Layout::new(&spec);
         let drafter = spec.drafter.as_ref();

@@ -6,7 +6,7 @@ use finback_numerics::{bf16, math};
 use crate::simd::{LANES, Simd};
 
 /// Most parallel streams.
-pub const MAX_HC: usize = 8;
+pub const MAX_HC: usize = 16;
 
 /// Rounds to bf16 where asked.
 #[inline(always)]

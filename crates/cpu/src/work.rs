@@ -1,6 +1,6 @@
 //! The workspace of a pass: the batch's rows and the values between its steps.
 
-use finback_ops::{BLOCK_POSITIONS, Limits, ModelSpec, Span};
+use finback_ops::{BLOCK_POSITIONS, Format, Limits, ModelSpec, Span};
 
 use crate::rope::{Angles, Frequencies};
 
@@ -72,6 +72,8 @@ pub struct Work {
     pub kv: Vec<f32>,
     /// `o_groups * o_rank`.
     pub z: Vec<f32>,
+    /// One group's part of it, out to whole scale tiles.
+    pub z_part: Vec<f32>,
     /// Per ring: new window rows, packed.
     pub window_rows: Vec<Vec<u8>>,
     /// Per kv source of ratio above 1: raw kv rows `head_dim`, then the gate rows; empty for others.
@@ -127,6 +129,13 @@ impl Work {
         let most =
             |get: fn(&finback_ops::Ffn) -> usize| layers().map(|l| get(&l.ffn)).max().unwrap_or(0);
         let (experts, topk) = (most(|f| f.experts.len()), most(|f| f.topk));
+        let tile = layers()
+            .map(|l| match l.attn.wo_a.format {
+                Format::Fp8 { block } => block,
+                _ => 1,
+            })
+            .max()
+            .unwrap_or(1);
         let columns = spec.engram.as_ref().map_or(0, |e| e.columns() * e.dim);
         Self {
             spans: Vec::new(),
@@ -146,6 +155,7 @@ impl Work {
             q: f(d.heads * d.head_dim),
             kv: f(d.head_dim),
             z: f(d.o_groups * d.o_rank),
+            z_part: f((d.o_rank + 2 * tile).min(d.o_groups * d.o_rank)),
             window_rows: (0..spec.rings()).map(|_| vec![0; n * window_row]).collect(),
             raw: spec
                 .sources

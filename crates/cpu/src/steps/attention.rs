@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use finback_numerics::lanes::Lanes;
 use finback_numerics::{bf16, math, rows as packed};
-use finback_ops::{OpsResult, Rows};
+use finback_ops::{Format, OpsResult, Rows};
 
 use crate::attend::Keys;
 use crate::device::{Input, Job};
@@ -200,13 +200,25 @@ impl CpuOps {
         let (round, work) = (spec.numerics.round_stores, &mut self.work);
         let width = dims.heads * dims.head_dim;
         let (group, z_width) = (width / dims.o_groups, dims.o_groups * dims.o_rank);
+        // A part of the weight starts and ends on its scale tiles; what lies outside the group is
+        // left behind.
+        let tile = match weights.wo_a.format {
+            Format::Fp8 { block } => block,
+            _ => 1,
+        };
         for g in 0..dims.o_groups {
+            let own = g * dims.o_rank..(g + 1) * dims.o_rank;
+            let part = own.start / tile * tile
+                ..own.end.next_multiple_of(tile).min(dims.o_groups * dims.o_rank);
             let x = &work.q[g * group..];
             let input = Input { x, stride: width, rows: rows.clone(), round: false };
-            let part = g * dims.o_rank..(g + 1) * dims.o_rank;
-            let out = &mut work.z[rows.start * z_width + part.start..];
-            let job = Job::part(&weights.wo_a, part, out, z_width);
+            let outs = &mut work.z_part[..rows.len() * part.len()];
+            let job = Job::part(&weights.wo_a, part.clone(), outs, part.len());
             self.device.linear(input, &mut [job], round)?;
+            let skip = own.start - part.start;
+            for (out, r) in work.z_part.chunks_exact(part.len()).zip(rows.clone()) {
+                work.z[r * z_width..][own.clone()].copy_from_slice(&out[skip..skip + dims.o_rank]);
+            }
         }
         let input = Input { x: &work.z, stride: z_width, rows: rows.clone(), round: true };
         let out = &mut work.y[rows.start * dims.hidden..];

@@ -6,7 +6,7 @@ mod stored;
 mod subject;
 
 use finback_model::reference::fuzz::{self, Dice};
-use finback_model::synth;
+use finback_model::synth::{self, SynthOptions};
 use finback_ops::Numerics;
 
 use answer::{Answer, far};
@@ -23,6 +23,9 @@ fn seeds() -> std::ops::Range<u64> {
     from.parse().unwrap()..to.parse().unwrap()
 }
 
+/// What a test changes of a drawn checkpoint.
+type Change = fn(&mut SynthOptions);
+
 /// One random checkpoint and text of at most `length` tokens: what both sides make of it.
 struct Trial {
     seed: u64,
@@ -34,9 +37,10 @@ struct Trial {
 }
 
 impl Trial {
-    fn new(seed: u64, numerics: Numerics, length: usize) -> Self {
+    fn new(seed: u64, numerics: Numerics, length: usize, change: Change) -> Self {
         let mut dice = Dice::new(seed);
-        let (options, vocabulary) = fuzz::checkpoint(&mut dice);
+        let (mut options, vocabulary) = fuzz::checkpoint(&mut dice);
+        change(&mut options);
         let dir = finback_testkit::temp_dir();
         synth::write(dir.path(), &options, &vocabulary).unwrap();
         if dice.once_in(2) {
@@ -89,10 +93,10 @@ enum Where {
 }
 
 /// Holds every row that noise does not move; most of them must be such.
-fn check_steady_rows(numerics: Numerics, length: usize) {
+fn check_steady_rows(numerics: Numerics, length: usize, change: Change) {
     let (mut compared, mut edges) = (0, 0);
     for seed in seeds() {
-        let trial = Trial::new(seed, numerics, length);
+        let trial = Trial::new(seed, numerics, length, change);
         let want = trial.oracle(None);
         let noisy: Vec<Answer> = (1..4).map(|seed| trial.oracle(Some(seed))).collect();
         for (what, row, at) in trial.pairs(&want) {
@@ -119,12 +123,20 @@ fn check_steady_rows(numerics: Numerics, length: usize) {
 
 #[test]
 fn plain_numerics_give_the_oracles_rows_and_drafts() {
-    check_steady_rows(Numerics::PLAIN, 70);
+    check_steady_rows(Numerics::PLAIN, 70, |_| ());
+}
+
+#[test]
+fn output_groups_may_split_a_scale_tile() {
+    check_steady_rows(Numerics::PLAIN, 10, |options| {
+        (options.o_groups, options.o_rank) = (2, 48);
+        options.heads = options.heads.next_multiple_of(2);
+    });
 }
 
 #[test]
 fn rounded_linear_inputs_give_the_oracles_rows_and_drafts() {
-    check_steady_rows(Numerics { round_inputs: true, ..Numerics::PLAIN }, 12);
+    check_steady_rows(Numerics { round_inputs: true, ..Numerics::PLAIN }, 12, |_| ());
 }
 
 /// Here noise moves nearly every row, as products of few bits often lie right between two bf16
@@ -134,7 +146,7 @@ fn rounded_linear_inputs_give_the_oracles_rows_and_drafts() {
 fn release_numerics_give_nearly_all_of_the_oracles_rows_and_drafts() {
     let (mut near, mut all, mut lost, mut checkpoints) = (0, 0, 0, 0);
     for seed in seeds() {
-        let trial = Trial::new(seed, Numerics::RELEASE, 3);
+        let trial = Trial::new(seed, Numerics::RELEASE, 3, |_| ());
         let want = trial.oracle(None);
         let pairs = trial.pairs(&want);
         let own = pairs.iter().filter(|(_, row, at)| far(row, want.at(*at)) < STEADY).count();
