@@ -90,7 +90,8 @@ fn any_prefix_of_any_window_can_be_kept() {
         for (i, choice) in choices.iter().take(kept).enumerate() {
             let got = choice.logits.as_ref().unwrap();
             assert!(
-                bits(&[got.clone()]) == bits(&[serial[at + i - start].clone()]),
+                bits(std::slice::from_ref(got))
+                    == bits(std::slice::from_ref(&serial[at + i - start])),
                 "row {at}+{i}"
             );
         }
