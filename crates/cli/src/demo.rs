@@ -7,26 +7,40 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use anyhow::{Context, bail};
-use finback_model::synth::{self, SynthOptions, Vocabulary};
+use finback_model::synth::Vocabulary;
 use finback_tokenizer::{SYNTHETIC, Tokenizer};
 use sha2::{Digest, Sha256};
 
 /// The file of an unpacked checkpoint that holds the hashes of the others.
 const MANIFEST: &str = "sha256.txt";
 
+/// A file of `demo/`, by its name there.
+macro_rules! demo_file {
+    ($name:literal) => {
+        ($name, include_bytes!(concat!("../../../demo/", $name)).as_slice())
+    };
+}
+
+/// The checkpoint that the binary carries.
+const FILES: [(&str, &[u8]); 4] = [
+    demo_file!("config.json"),
+    demo_file!("model.safetensors.index.json"),
+    demo_file!("model-00001-of-00001.safetensors"),
+    demo_file!("tokenizer.json"),
+];
+
 /// The demo's directory, unpacked first where it is not there whole.
 pub fn directory(cache_dir: Option<&str>) -> anyhow::Result<PathBuf> {
-    let options = SynthOptions::default();
-    let tokenizer = Tokenizer::from_bytes(SYNTHETIC)?;
-    let vocabulary = vocabulary(&tokenizer)?;
-    let key = Sha256::new()
-        .chain_update(env!("CARGO_PKG_VERSION"))
-        .chain_update(format!("{options:?}"))
-        .chain_update(SYNTHETIC)
-        .finalize();
-    let directory = cache(cache_dir)?.join(format!("demo-{}", &hex(&key)[..16]));
+    let mut key = Sha256::new();
+    for (name, content) in FILES {
+        key.update(name);
+        key.update(content);
+    }
+    let directory = cache(cache_dir)?.join(format!("demo-{}", &hex(&key.finalize())[..16]));
     install(&directory, |temporary| {
-        synth::write(temporary, &options, &vocabulary)?;
+        for (name, content) in FILES {
+            fs::write(temporary.join(name), content)?;
+        }
         Ok(())
     })?;
     Ok(directory)
