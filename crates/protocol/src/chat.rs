@@ -97,7 +97,7 @@ fn check_messages(messages: Option<&mut Value>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads the request; where that fails, names the message at fault, which the error would not.
+/// Reads the request; where that fails, names the message or field at fault, which the error would not.
 fn read(body: &Value) -> Result<ChatCompletionRequest, Error> {
     let error = match ChatCompletionRequest::deserialize(body) {
         Ok(request) => return Ok(request),
@@ -106,13 +106,24 @@ fn read(body: &Value) -> Result<ChatCompletionRequest, Error> {
     for (index, message) in body["messages"].as_array().into_iter().flatten().enumerate() {
         let alone = json!({"model": FORMAT, "messages": [message]});
         if let Err(error) = ChatCompletionRequest::deserialize(&alone) {
-            return Err(Error::value(format!("messages[{index}]"), message, reason(&error)));
+            return Err(Error::value(
+                format!("messages[{index}]"),
+                message,
+                reason("message", &error),
+            ));
+        }
+    }
+    for (field, value) in body.as_object().into_iter().flatten() {
+        let alone = json!({"model": FORMAT, "messages": [], (field): value});
+        if let Err(error) = ChatCompletionRequest::deserialize(&alone) {
+            return Err(Error::value(field, value, reason("value", &error)));
         }
     }
     Err(Error::conversation(&error.to_string()))
 }
 
-/// What a message lacks, as what is accepted.
-fn reason(error: &serde_json::Error) -> String {
-    format!("a message of the chat format ({error})")
+/// What a part of the request lacks, as what is accepted. The error may quote it, line ends and all.
+fn reason(part: &str, error: &serde_json::Error) -> String {
+    let error = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+    format!("a {part} of the chat format ({error})")
 }

@@ -158,6 +158,11 @@ fn bad_messages_name_the_message() {
              chat format (unknown variant `ghost`",
         ),
         (
+            json!([{"role": "two\nlines", "content": "b"}]),
+            "messages[0] is {\"role\":\"two\\nlines\",\"content\":\"b\"}; accepted: a message of the chat \
+             format (unknown variant `two lines`",
+        ),
+        (
             json!([{"role": "user"}]),
             "messages[0] is {\"role\":\"user\"}; accepted: a message of the chat format (missing",
         ),
@@ -179,6 +184,25 @@ fn bad_messages_name_the_message() {
         let error = chat_refused(&json!({"messages": messages})).to_string();
         assert!(error.starts_with(start), "{error}\n{start}");
         assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}
+
+#[test]
+fn the_other_fields_of_a_chat_are_named_too() {
+    let messages = json!([{"role": "user", "content": "Hi"}]);
+    for (field, value) in [
+        ("tools", json!("x")),
+        ("tool_choice", json!({})),
+        ("thinking", json!({"type": 5})),
+        ("thinking", json!(true)),
+        ("reasoning_effort", json!("much\nmore")),
+        ("parallel_tool_calls", json!(-1)),
+    ] {
+        let error = chat_refused(&json!({"messages": messages, (field): value}));
+        let start = format!("{field} is {value}; accepted: a value of the chat format (");
+        assert!(error.to_string().starts_with(&start), "{error}\n{start}");
+        assert_eq!((error.param(), error.code()), (Some(field), "invalid_value"));
+        assert_eq!(error.to_string().lines().count(), 1, "{error}");
     }
 }
 
