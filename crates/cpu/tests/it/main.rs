@@ -4,5 +4,6 @@
 
 mod load;
 mod rows;
+mod schedules;
 mod trace;
 mod vectors;
