@@ -10,6 +10,9 @@ use tokenizers::AddedVocabulary;
 use crate::decode::{byte_of_char, token_bytes};
 use crate::{Decoder, Error};
 
+/// Ids that a tokenizer may have: far more than any has, few enough to make tables of.
+const IDS_MAX: u32 = 1 << 24;
+
 /// A checkpoint's tokenizer: a byte-level BPE and its added tokens.
 pub struct Tokenizer {
     /// The library's tokenizer without its added tokens: what encodes plain text.
@@ -58,6 +61,11 @@ impl Tokenizer {
             .map(|(token, &id)| (token.clone(), id))
             .collect();
         let vocab = library.get_vocab(true);
+        // Before tables are made that have a place for every id.
+        if let Some((token, id)) = vocab.iter().find(|(_, id)| **id >= IDS_MAX) {
+            let text = format!("token {token:?} has the id {id}; accepted: ids below {IDS_MAX}");
+            return Err(Error::Load(text));
+        }
         library.with_added_vocabulary(AddedVocabulary::new());
         library.with_padding(None);
         library.with_truncation(None).map_err(|error| Error::Load(error.to_string()))?;

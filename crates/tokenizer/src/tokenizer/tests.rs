@@ -92,13 +92,19 @@ fn ids_without_a_token_have_no_text() {
 
 #[test]
 fn files_of_another_kind_are_refused_in_one_line() {
-    let cases: [(&[u8], &str); 4] = [
+    let cases: [(&[u8], &str); 5] = [
         (b"{", "tokenizer.json: EOF while parsing"),
         (b"{}", "tokenizer.json: model.type is missing; accepted: \"BPE\""),
         (br#"{"model": {"type": "Unigram"}}"#, "model.type is \"Unigram\""),
         (
             br#"{"model": {"type": "BPE"}, "decoder": {"type": "Metaspace"}}"#,
             "decoder.type is \"Metaspace\"; accepted: \"ByteLevel\"",
+        ),
+        (
+            br#"{"version": "1.0", "decoder": {"type": "ByteLevel", "add_prefix_space": false,
+                "trim_offsets": false, "use_regex": false}, "added_tokens": [],
+                "model": {"type": "BPE", "vocab": {"a": 0, "b": 4000000000}, "merges": []}}"#,
+            "token \"b\" has the id 4000000000; accepted: ids below 16777216",
         ),
     ];
     for (bytes, message) in cases {
