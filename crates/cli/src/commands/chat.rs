@@ -22,14 +22,13 @@ pub async fn run(values: &Values) -> anyhow::Result<()> {
             session.prepared.opened.model_id
         );
     }
-    let mut lines = std::io::stdin().lock().lines();
+    let mut input = std::io::stdin().lock();
     loop {
         if terminal {
             eprint!("> ");
             std::io::stderr().flush()?;
         }
-        let Some(line) = lines.next() else { return Ok(()) };
-        let line = line?;
+        let Some(line) = next_line(&mut input)? else { return Ok(()) };
         if line.trim().is_empty() {
             continue;
         }
@@ -38,5 +37,30 @@ pub async fn run(values: &Values) -> anyhow::Result<()> {
         let outcome = session.reply(session.chat(&messages)?, false, true).await?;
         eprintln!("{}", outcome.rate_line());
         messages.push(json!({"role": "assistant", "content": outcome.text}));
+    }
+}
+
+/// The next line without its end; `None` where the input ends. Bytes that are no UTF-8 become U+FFFD:
+/// one bad paste must not end the chat.
+fn next_line(input: &mut impl BufRead) -> std::io::Result<Option<String>> {
+    let mut bytes = Vec::new();
+    if input.read_until(b'\n', &mut bytes)? == 0 {
+        return Ok(None);
+    }
+    let line = String::from_utf8_lossy(&bytes);
+    Ok(Some(line.trim_end_matches(['\r', '\n']).to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_no_utf8_is_a_line() {
+        let mut input = &b"one\r\n\n\xfftwo\xc3\nlast"[..];
+        for line in ["one", "", "\u{fffd}two\u{fffd}", "last"] {
+            assert_eq!(next_line(&mut input).unwrap().as_deref(), Some(line));
+        }
+        assert_eq!(next_line(&mut input).unwrap(), None);
     }
 }
