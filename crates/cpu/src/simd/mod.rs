@@ -6,16 +6,23 @@
 //! never shows in a result.
 //!
 //! ```
-//! use finback_cpu::simd::{Isa, Kernel, Simd, dot};
-//! struct Dot<'a>(&'a [f32], &'a [f32]);
-//! impl Kernel for Dot<'_> {
-//!     type Output = f32;
+//! use finback_cpu::simd::{Isa, Kernel, LANES, Simd};
+//! use finback_numerics::lanes::Lanes;
+//!
+//! struct Double<'a>(&'a mut [f32]);
+//! impl Kernel for Double<'_> {
+//!     type Output = ();
 //!     #[inline(always)]
-//!     fn run<S: Simd>(self, s: S) -> f32 {
-//!         dot(s, self.0, self.1)
+//!     fn run<S: Simd>(self, s: S) {
+//!         for x in self.0.chunks_mut(LANES) {
+//!             let value = s.load_head(x);
+//!             s.store_head(x, value + value);
+//!         }
 //!     }
 //! }
-//! assert_eq!(Isa::detect().run(Dot(&[1.0, 2.0], &[3.0, 4.0])), 11.0);
+//! let mut row = [1.0, 2.0, 3.0];
+//! Isa::detect().run(Double(&mut row));
+//! assert_eq!(row, [2.0, 4.0, 6.0]);
 //! ```
 #![allow(unsafe_code)]
 
@@ -30,7 +37,7 @@ mod rows;
 mod vector;
 
 pub use rows::{load_compressed, load_index_key, load_window};
-pub use vector::{axpy, dot, dot_rows, map, max_of, sum, sum_squares};
+pub use vector::max_of;
 
 /// Lanes of a vector.
 pub const LANES: usize = 8;
