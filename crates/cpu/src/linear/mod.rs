@@ -1,7 +1,7 @@
 //! Linear layers straight from the stored bytes: `y[r][n] = sum over k of W[n][k] * x[r][k]`.
 //!
 //! **Order of a sum.** A weight row is read in quads of 32 inputs, four vectors of eight lanes
-//! each ([`decode`] says which input sits where). A quad's partial is a chain over its four
+//! each (`decode` says which input sits where). A quad's partial is a chain over its four
 //! vectors, `p = w0*x0; p = fma(w1, x1, p); ...`; it enters the row's eight lanes by
 //! `acc = fma(p, scale, acc)`, quads ascending; `numerics::order::tree` adds the lanes, and the
 //! power of two of the activation row multiplies the total. Every kernel here does exactly this
