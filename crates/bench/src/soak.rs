@@ -67,7 +67,8 @@ pub struct Report {
     pub drained: Option<Drained>,
 }
 
-/// Sends requests to `target` for a while, then looks whether it is idle.
+/// Sends requests to `target` for a while, then each of them once more, alone, and looks whether it
+/// is idle.
 pub fn run(target: &Target, options: &Options, say: Say<'_>) -> Report {
     let (start, total) = (Instant::now(), options.time.as_secs());
     let shared = Mutex::new(State::default());
@@ -85,9 +86,14 @@ pub fn run(target: &Target, options: &Options, say: Say<'_>) -> Report {
             thread::sleep(Duration::from_millis(200));
         }
     });
-    let mut report = std::mem::take(&mut lock(&shared).report);
-    report.drained = Some(drained(target));
-    report
+    let mut state = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
+    // Alone and after all that, every request still has its reply.
+    let seen: Vec<usize> = state.first.keys().copied().collect();
+    for body in seen {
+        state.whole(body, target.ask(&request(body, options.tokens)));
+    }
+    state.report.drained = Some(drained(target));
+    state.report
 }
 
 #[derive(Debug, Default)]
@@ -241,6 +247,23 @@ impl Report {
             && self.greedy.passed()
             && unequal == 0
             && self.drained == Some(Drained::Yes)
+    }
+
+    /// One line on what is wrong: failed requests, repeated ones by verdict, how it was left.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let Tally { equal, unequal, failed } = self.greedy;
+        let others = self.sampled.unequal + self.sampled.failed;
+        let drained = match &self.drained {
+            Some(Drained::Yes) => "drained",
+            Some(Drained::No(reason) | Drained::Unverified(reason)) => reason,
+            None => "not looked whether it drained",
+        };
+        format!(
+            "{} requests failed; greedy: {equal} equal, {unequal} unequal, {failed} without \
+             token_sha; sampled: {others} not equal; {drained}",
+            self.failed
+        )
     }
 
     /// One line: what was sent and what came of it.

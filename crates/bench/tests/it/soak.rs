@@ -52,6 +52,7 @@ fn missing_hashes_and_unknown_or_busy_servers_fail() {
     let target = serve(|path, body| usual(path, || reply(body, &Value::Null)));
     let report = soak(&target);
     assert!(report.greedy.failed > 0 && !report.passed());
+    assert!(report.summary().contains("0 equal, 0 unequal"), "{}", report.summary());
 
     let silent = serve(|path, body| match path {
         "/health" | "/metrics" => Answer::Body(404, String::new()),

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use finback_bench::{BenchError, Target, compare, concurrent, openai, soak};
 use serde_json::Value as Json;
 
@@ -81,9 +81,7 @@ pub fn soak(values: &Values) -> anyhow::Result<()> {
     let report = soak::run(&target, &options, &mut |step| steps.at(step));
     steps.finish();
     show(values, &report.text(), &report.to_json(&target))?;
-    if !report.passed() {
-        bail!("{}: the soak failed: {}", target.url(), report.counts());
-    }
+    ensure!(report.passed(), "{}: {}", target.url(), report.summary());
     Ok(())
 }
 

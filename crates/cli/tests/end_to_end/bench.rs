@@ -91,7 +91,6 @@ fn a_soak_ends_drained_with_one_hash_a_request() {
     assert_eq!(report["passed"], true);
     assert_eq!(report["drained"], true);
     assert!(report["greedy"]["equal"].as_u64().is_some_and(|equal| equal > 0), "{report}");
-    assert!(report["cancelled"].as_u64().is_some_and(|cancelled| cancelled > 0), "{report}");
 }
 
 #[test]

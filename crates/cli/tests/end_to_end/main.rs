@@ -5,6 +5,7 @@
 mod bench;
 mod commands;
 mod documents;
+mod exact;
 mod http;
 mod settings;
 mod support;
