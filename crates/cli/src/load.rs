@@ -1,22 +1,24 @@
 //! From the settings to a running engine: the plan first, then the backend, then the engine.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use finback_cpu::simd::Isa;
 use finback_cpu::{CpuOps, CpuOptions};
-use finback_engine::{Engine, Options};
+use finback_engine::{Engine, Options, Profile};
 use finback_model::inspect::Census;
 use finback_model::plan::{Plan, PlanRequest, Verdict, plan};
 use finback_model::{Config, ModelRunner, WINDOW_ROWS, spec};
-use finback_ops::{BLOCK_POSITIONS, Limits, ModelSpec, Numerics};
+use finback_ops::{BLOCK_POSITIONS, Limits, ModelSpec, Numerics, Ops, Timed};
 use finback_protocol::Defaults;
 
 use crate::machine;
 use crate::open::{self, GENERATION_FILE, Opened};
+use crate::profile::Recording;
 use crate::settings::table::{
-    CONTEXT, DRAFTS, ISA, NUMERICS, PARALLEL, PREFILL_CHUNK, THINKING, THREADS,
+    CONTEXT, DRAFT_CONFIDENCE, DRAFT_TOKENS, ISA, NO_DRAFTS, NUMERICS, PARALLEL, PLAIN_STREAMS,
+    PREFILL_CHUNK, PROFILE_ROUNDS, QUEUE, THINKING, THREADS,
 };
 use crate::settings::{UsageError, Values};
 
@@ -38,6 +40,8 @@ pub struct Prepared {
     limits: Limits,
     cpu: CpuOptions,
     options: Options,
+    /// Where round times are written.
+    profile: Option<PathBuf>,
 }
 
 /// Opens and checks the checkpoint that the settings name, and plans its start.
@@ -51,12 +55,12 @@ pub fn prepare(values: &Values) -> anyhow::Result<Prepared> {
     let census = Census::of(&opened.config, &opened.checkpoint)?;
     let token_map = opened.token_map()?;
     let mut spec = spec::load(&opened.checkpoint, &opened.config, token_map, numerics)?;
-    let drafts = values.get(&DRAFTS) == "on";
+    let drafts = !values.get(&NO_DRAFTS);
     if !drafts {
         spec.drafter = None;
     }
-    let draft_tokens = spec.drafter.as_ref().map_or(0, |drafter| drafter.block);
-    let limits = limits(values, &opened.config, draft_tokens);
+    let block = spec.drafter.as_ref().map_or(0, |drafter| drafter.block);
+    let limits = limits(values, &opened.config, block);
     let plan = plan(
         &opened.config,
         &census,
@@ -70,8 +74,17 @@ pub fn prepare(values: &Values) -> anyhow::Result<Prepared> {
         },
     );
     let defaults = defaults(values, &opened.directory)?;
-    let options = Options { parallel: limits.slots, draft_tokens };
-    Ok(Prepared { opened, plan, defaults, numerics: name, spec: spec.into(), limits, cpu, options })
+    let options = Options {
+        parallel: limits.slots,
+        draft_tokens: values.get(&DRAFT_TOKENS).unwrap_or(block).min(block),
+        // Commands with one user take neither of these.
+        plain_streams: values.get(&PLAIN_STREAMS).unwrap_or(usize::MAX),
+        draft_confidence: values.get(&DRAFT_CONFIDENCE) as f32,
+        queue: values.get(&QUEUE).unwrap_or(usize::MAX),
+    };
+    let profile = values.get(&PROFILE_ROUNDS).map(PathBuf::from);
+    let spec = Arc::new(spec);
+    Ok(Prepared { opened, plan, defaults, numerics: name, spec, limits, cpu, options, profile })
 }
 
 impl Prepared {
@@ -91,16 +104,25 @@ impl Prepared {
         Ok(())
     }
 
-    /// Allocates and starts the engine.
+    /// Allocates and starts the engine; with it what records its rounds, where that was asked for.
     ///
     /// # Errors
     /// As [`Prepared::check`]; or the backend cannot start.
-    pub fn start(&self) -> anyhow::Result<Engine> {
+    pub fn start(&self) -> anyhow::Result<(Engine, Option<Recording>)> {
         self.check()?;
         let spec = Arc::clone(&self.spec);
         let ops = CpuOps::new(Arc::clone(&spec), self.limits, self.cpu)?;
-        let runner = ModelRunner::new(Box::new(ops), spec);
-        Ok(Engine::start(Box::new(runner), self.options)?)
+        let (ops, recording): (Box<dyn Ops>, _) = match &self.profile {
+            None => (Box::new(ops), None),
+            Some(file) => {
+                let (timed, steps) = Timed::new(ops);
+                let profile = Profile::new(steps);
+                (Box::new(timed), Some(Recording { profile, file: file.clone() }))
+            }
+        };
+        let runner = Box::new(ModelRunner::new(ops, spec));
+        let profile = recording.as_ref().map(|recording| recording.profile.clone());
+        Ok((Engine::start_profiled(runner, self.options, profile)?, recording))
     }
 }
 
@@ -116,7 +138,8 @@ fn cpu_options(values: &Values) -> anyhow::Result<CpuOptions> {
 }
 
 fn limits(values: &Values, config: &Config, draft_tokens: usize) -> Limits {
-    let slots = values.get(&PARALLEL);
+    // A command with one user does not take it.
+    let slots = values.get(&PARALLEL).max(1);
     let context =
         values.get(&CONTEXT).unwrap_or_else(|| config.max_position_embeddings.min(DEFAULT_CONTEXT));
     Limits {

@@ -9,6 +9,7 @@ mod load;
 mod machine;
 mod open;
 mod output;
+mod profile;
 mod progress;
 mod reply;
 mod session;

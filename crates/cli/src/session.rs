@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::interrupt::Interrupt;
 use crate::load::{self, Prepared};
 use crate::open::TOKENIZER_FILE;
+use crate::profile::Recording;
 use crate::reply::{Ask, Outcome};
 use crate::settings::Values;
 use crate::settings::table::{
@@ -26,6 +27,8 @@ pub struct Session<'a> {
     values: &'a Values,
     api: Option<Api>,
     engine: Engine,
+    /// The times of its rounds, where they are recorded.
+    pub recording: Option<Recording>,
     interrupt: Interrupt,
 }
 
@@ -33,9 +36,10 @@ impl<'a> Session<'a> {
     /// Loads the checkpoint and starts the engine. Needs a runtime.
     pub fn start(values: &'a Values) -> anyhow::Result<Self> {
         let prepared = load::prepare(values)?;
-        let engine = prepared.start()?;
+        let (engine, recording) = prepared.start()?;
         let api = api(&prepared);
-        Ok(Self { prepared, values, api, engine, interrupt: Interrupt::listen() })
+        let interrupt = Interrupt::listen();
+        Ok(Self { prepared, values, api, engine, recording, interrupt })
     }
 
     /// The next reply of a chat.

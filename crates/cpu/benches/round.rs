@@ -114,8 +114,13 @@ impl Bench {
                 self.times.take();
             }
             let began = Instant::now();
-            let window =
-                Window { slot: 0, tokens: window, sampling: Sampling::GREEDY, logits: false };
+            let window = Window {
+                slot: 0,
+                tokens: window,
+                sampling: Sampling::GREEDY,
+                adjust: &[],
+                logits: false,
+            };
             self.runner.windows(&[window])?;
             self.runner.keep(0, rows)?;
             times.push(began.elapsed());
@@ -129,7 +134,7 @@ impl Bench {
         self.runner.release(0)?;
         self.runner.begin(0, tokens, 2048, 1)?;
         while self.runner.piece(0, PROMPT)? > 0 {}
-        self.runner.finish(0, Sampling::GREEDY, false)?;
+        self.runner.finish(0, Sampling::GREEDY, &[], false)?;
         Ok(())
     }
 

@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use finback_numerics::fp8::E8M0_NAN;
 use finback_numerics::sample::Scratch;
-use finback_ops::{Keep, Limits, ModelSpec, Ops, OpsError, OpsResult, Rows, Sampling, Site, Span};
+use finback_ops::{
+    Adjust, Keep, Limits, ModelSpec, Ops, OpsError, OpsResult, Penalties, Rows, Sampling, Site,
+    Span,
+};
 
 use crate::attend::Keys;
 use crate::device::Device;
@@ -252,8 +255,8 @@ impl Ops for CpuOps {
         self.head_step(rows, at)
     }
 
-    fn choose(&mut self, at: usize, params: &[(Sampling, usize)]) -> OpsResult {
-        self.choose_step(at, params)
+    fn choose(&mut self, at: usize, params: &[(Sampling, usize)], adjust: &Adjust) -> OpsResult {
+        self.choose_step(at, params, adjust)
     }
 
     fn draft_context(&mut self, rows: Rows) -> OpsResult {
@@ -264,8 +267,13 @@ impl Ops for CpuOps {
         self.draft_head_step(rows, at)
     }
 
-    fn draft_chain(&mut self, at: usize, params: &[Sampling]) -> OpsResult {
-        self.draft_chain_step(at, params)
+    fn draft_chain(
+        &mut self,
+        at: usize,
+        params: &[(Sampling, Penalties)],
+        adjust: &Adjust,
+    ) -> OpsResult {
+        self.draft_chain_step(at, params, adjust)
     }
 
     fn keep(&mut self, keeps: &[Keep], computed_from: &[usize]) -> OpsResult {

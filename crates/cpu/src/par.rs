@@ -39,8 +39,7 @@ pub fn each<C: Send>(
 ) -> Result<(), TeamError> {
     debug_assert!(contexts.len() <= team.threads());
     if let [only] = contexts {
-        body(0, only);
-        return Ok(());
+        return team.alone(|| body(0, only));
     }
     // Each lock is taken once, by the worker of that index.
     let cells: Vec<Mutex<&mut C>> = contexts.iter_mut().map(Mutex::new).collect();
@@ -75,5 +74,16 @@ mod tests {
         let cuts = cut(&mut buffer, 3, &parts(2..9, 3));
         assert_eq!(cuts.iter().map(|c| c[0]).collect::<Vec<_>>(), [6, 12, 18]);
         assert_eq!(cuts.iter().map(|c| c.len()).collect::<Vec<_>>(), [6, 6, 9]);
+    }
+
+    #[test]
+    fn a_panic_in_the_only_part_is_an_error_too() {
+        let mut team = Team::new(2).unwrap();
+        for contexts in [&mut [1][..], &mut [1, 2]] {
+            let result = each(&mut team, contexts, |_, context| assert_ne!(*context, 1, "part 1"));
+            let message = result.unwrap_err().to_string();
+            assert!(message.contains("part 1"), "{message}");
+        }
+        each(&mut team, &mut [2], |_, context| assert_eq!(*context, 2)).unwrap();
     }
 }

@@ -94,6 +94,18 @@ impl Team {
         })
     }
 
+    /// Runs `task` on the caller, where there is nothing to share.
+    ///
+    /// # Errors
+    /// As [`Team::run`].
+    pub fn alone(&self, task: impl FnOnce()) -> Result<(), TeamError> {
+        catch_unwind(AssertUnwindSafe(task)).map_err(|payload| TeamError::Panicked {
+            worker: 0,
+            threads: self.threads(),
+            message: message(payload),
+        })
+    }
+
     /// Runs `task(worker, index)` for every index below `count`, each taken by the next free
     /// worker, in ascending order.
     ///

@@ -12,25 +12,41 @@ use std::time::{Duration, Instant};
 use finback_model::{Runner, RunnerInfo};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
+use crate::failure::panic_text;
 use crate::live::Job;
+use crate::profile::Profile;
 use crate::request::{Event, Refusal, Request};
 use crate::scheduler::{Command, Scheduler};
+use crate::stats::{Counters, Stats};
 
 /// The reason given to replies and submitters once [`Handle::stop`] was called.
 pub(crate) const STOPPING: &str = "server is stopping";
 
 /// How the engine runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
     /// Requests that run at once, 1 to the runner's slots.
     pub parallel: usize,
     /// Drafts a window may carry; 0 decodes one token a round. Cut to what the runner offers.
     pub draft_tokens: usize,
+    /// From this many decoding requests on, rounds are plain and no draft pass runs.
+    pub plain_streams: usize,
+    /// A window ends before the first draft whose probability of being right, as the drafter sees
+    /// it, is below this; 0 cuts none.
+    pub draft_confidence: f32,
+    /// Requests that may wait for a slot.
+    pub queue: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { parallel: 1, draft_tokens: 0 }
+        Self {
+            parallel: 1,
+            draft_tokens: 0,
+            plain_streams: usize::MAX,
+            draft_confidence: 0.0,
+            queue: usize::MAX,
+        }
     }
 }
 
@@ -64,6 +80,8 @@ pub struct Load {
 #[derive(Debug)]
 pub(crate) struct Shared {
     info: RunnerInfo,
+    options: Options,
+    pub(crate) counters: Counters,
     /// Why no new request is taken; set once.
     stopped: OnceLock<String>,
     pub(crate) waiting: AtomicUsize,
@@ -95,6 +113,18 @@ impl Engine {
     /// # Errors
     /// [`StartError`] where `options` do not fit the runner.
     pub fn start(runner: Box<dyn Runner>, options: Options) -> Result<Self, StartError> {
+        Self::start_profiled(runner, options, None)
+    }
+
+    /// [`Engine::start`] with a place where the times of its passes go.
+    ///
+    /// # Errors
+    /// As [`Engine::start`].
+    pub fn start_profiled(
+        runner: Box<dyn Runner>,
+        options: Options,
+        profile: Option<Profile>,
+    ) -> Result<Self, StartError> {
         let info = runner.info().clone();
         if options.parallel == 0 || options.parallel > info.slots {
             return Err(StartError::Parallel { found: options.parallel, slots: info.slots });
@@ -102,6 +132,8 @@ impl Engine {
         let (commands, inbox) = channel();
         let shared = Arc::new(Shared {
             info,
+            options,
+            counters: Counters::default(),
             stopped: OnceLock::new(),
             waiting: AtomicUsize::new(0),
             running: AtomicUsize::new(0),
@@ -109,6 +141,7 @@ impl Engine {
         let handle = Handle { commands, shared: Arc::clone(&shared) };
         let thread = std::thread::Builder::new().name("engine".into()).spawn(move || {
             let mut scheduler = Scheduler::new(runner, options, inbox, Arc::clone(&shared));
+            scheduler.profile = profile;
             // A panic leaves the runner in an unknown state: nothing may use it again.
             let end = catch_unwind(AssertUnwindSafe(|| scheduler.run()));
             let reason = match end {
@@ -180,6 +213,18 @@ impl Handle {
         }
     }
 
+    /// What was done since the start.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.shared.counters.read(self.shared.info.blocks)
+    }
+
+    /// Whether the engine takes no request because it was told to stop.
+    #[must_use]
+    pub fn stopping(&self) -> bool {
+        self.stopped() == Some(STOPPING)
+    }
+
     /// Why the engine takes no request, where it takes none.
     #[must_use]
     pub fn stopped(&self) -> Option<&str> {
@@ -195,9 +240,9 @@ impl Handle {
             return Err(Refusal::Stopped { reason: reason.to_owned() });
         }
         self.check(&request)?;
+        self.enter()?;
         let (events, receiver) = unbounded_channel();
         let job = Job { request, events, submitted: Instant::now() };
-        self.shared.waiting.fetch_add(1, Relaxed);
         if self.commands.send(Command::Submit(job)).is_err() {
             self.shared.waiting.fetch_sub(1, Relaxed);
             return Err(Refusal::Stopped { reason: self.shared.reason().to_owned() });
@@ -214,6 +259,20 @@ impl Handle {
         let _ = self.commands.send(Command::Stop { at: Instant::now() + grace });
     }
 
+    /// Counts one more request that waits, where one more may: free slots take theirs out again.
+    fn enter(&self) -> Result<(), Refusal> {
+        let Options { parallel, queue, .. } = self.shared.options;
+        let Shared { waiting, running, .. } = &*self.shared;
+        let room = |waiting: usize| {
+            let inside = waiting + running.load(Relaxed);
+            (inside < parallel.saturating_add(queue)).then_some(waiting + 1)
+        };
+        match waiting.fetch_update(Relaxed, Relaxed, room) {
+            Ok(_) => Ok(()),
+            Err(waiting) => Err(Refusal::Full { waiting, limit: queue }),
+        }
+    }
+
     fn check(&self, request: &Request) -> Result<(), Refusal> {
         let RunnerInfo { context, vocab, window_rows, .. } = self.shared.info;
         let prompt = request.prompt.len();
@@ -225,6 +284,9 @@ impl Handle {
         }
         if let Some(index) = request.prompt.iter().position(|&id| id as usize >= vocab) {
             return Err(Refusal::NoSuchToken { id: request.prompt[index], index, vocab });
+        }
+        if let Some(&(id, _)) = request.bias.iter().find(|&&(id, _)| id as usize >= vocab) {
+            return Err(Refusal::NoSuchBias { id, vocab });
         }
         if prompt >= context {
             return Err(Refusal::Context { context, prompt });
@@ -272,12 +334,4 @@ impl Reply {
         self.ended = matches!(event, Event::Finished { .. } | Event::Failed { .. });
         Some(event)
     }
-}
-
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
-    panic
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("no text")
 }

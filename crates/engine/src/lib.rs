@@ -6,13 +6,21 @@
 //!
 //! A reply depends on its request alone: not on what runs beside it, nor on drafts.
 
+mod adjust;
+mod failure;
 mod handle;
 mod live;
+mod profile;
 mod request;
 mod round;
 mod scheduler;
+mod stats;
 #[cfg(feature = "testing")]
 pub mod testing;
 
 pub use handle::{Engine, Handle, Load, Options, Reply, StartError};
-pub use request::{Event, FinishReason, Refusal, Request, Timings};
+pub use profile::{HOST, Pass, Passes, Profile, Total};
+pub use request::{
+    DRAFT_POSITIONS, DraftCount, Event, FinishReason, Logprobs, Refusal, Request, Timings,
+};
+pub use stats::Stats;

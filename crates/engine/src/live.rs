@@ -3,9 +3,11 @@
 use std::time::Instant;
 
 use finback_model::{Choice, RunnerInfo};
+use finback_numerics::sample::{Scratch, log_probs};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::request::{Event, FinishReason, Request, Timings};
+use crate::adjust::{self, Counts};
+use crate::request::{Event, FinishReason, Logprobs, Request, Timings};
 
 /// A request on its way to a slot.
 #[derive(Debug)]
@@ -55,8 +57,13 @@ pub(crate) struct Live {
     pub(crate) newest: u32,
     /// Tokens said.
     said: usize,
+    /// Which, where penalties need to know.
+    counts: Counts,
     /// Tokens it may say.
     limit: usize,
+    /// KV blocks it holds.
+    pub(crate) blocks: usize,
+    scratch: Scratch,
     began: Instant,
     first: Option<Instant>,
     pub(crate) timings: Timings,
@@ -73,7 +80,7 @@ impl Live {
         request.prompt_logits.clamp(1, request.prompt.len())
     }
 
-    pub(crate) fn new(job: Job, limit: usize) -> Self {
+    pub(crate) fn new(job: Job, limit: usize, blocks: usize) -> Self {
         let began = Instant::now();
         let prompt = job.request.prompt.len();
         let timings = Timings {
@@ -84,7 +91,19 @@ impl Live {
         // A reader that has gone is seen before the first piece runs.
         let _ = job.events.send(Event::Started { cached_tokens: 0 });
         let phase = Phase::Prompt { left: prompt };
-        Self { job, phase, newest: 0, said: 0, limit, began, first: None, timings }
+        Self {
+            job,
+            phase,
+            newest: 0,
+            said: 0,
+            counts: Counts::default(),
+            limit,
+            blocks,
+            scratch: Scratch::default(),
+            began,
+            first: None,
+            timings,
+        }
     }
 
     pub(crate) fn request(&self) -> &Request {
@@ -105,6 +124,21 @@ impl Live {
         self.job.request.prompt.len() + self.said.saturating_sub(1)
     }
 
+    /// What is added to the logits of the row after the said tokens and then `drafts`.
+    pub(crate) fn adds(&self, drafts: &[u32]) -> Vec<(u32, f32)> {
+        adjust::adds(self.request(), &self.counts, drafts)
+    }
+
+    /// Whether anything is ever added.
+    pub(crate) fn adjusts(&self) -> bool {
+        !(self.request().penalties.is_none() && self.request().bias.is_empty())
+    }
+
+    /// Whether its rows' logits are read back.
+    pub(crate) fn wants_logits(&self) -> bool {
+        self.request().logits || self.request().logprobs.is_some()
+    }
+
     /// Sends the logit rows of the prompt's end.
     pub(crate) fn show_prompt(&self, rows: Vec<Vec<f32>>) {
         // A reader that has gone is seen at the next token.
@@ -119,20 +153,31 @@ impl Live {
                 "the logits for position {position} hold a NaN or an infinity"
             )));
         };
+        let logprobs = self.logprobs(id, choice.logits.as_deref());
+        let logits = choice.logits.filter(|_| self.request().logits);
         let now = Instant::now();
         let first = *self.first.get_or_insert(now);
         self.timings.prompt_s = (first - self.began).as_secs_f64();
         self.timings.decode_s = (now - first).as_secs_f64();
-        let event = Event::Token { id, logits: choice.logits, timings: self.timings };
+        let event = Event::Token { id, logits, logprobs, timings: self.timings };
         if self.job.events.send(event).is_err() {
             return Some(End::Cancelled);
         }
         self.newest = id;
         self.said += 1;
+        if !self.request().penalties.is_none() {
+            self.counts.add(id);
+        }
         if self.job.request.end_tokens.contains(&id) {
             return Some(End::Finished(FinishReason::Stop));
         }
         (self.said == self.limit).then_some(End::Finished(FinishReason::Length))
+    }
+
+    fn logprobs(&mut self, id: u32, row: Option<&[f32]>) -> Option<Logprobs> {
+        let (count, mut top) = (self.request().logprobs?, Vec::new());
+        let own = log_probs(row?, id, count, &mut top, &mut self.scratch)?;
+        Some(Logprobs { own, top })
     }
 
     /// Sends the last event. The line a request has in the log is the server's.

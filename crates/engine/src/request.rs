@@ -1,6 +1,7 @@
 //! What the engine takes and gives: a typed request, and the events of its reply.
 
-use finback_ops::Sampling;
+use finback_model::WINDOW_ROWS;
+use finback_ops::{Penalties, Sampling};
 
 /// A request whose prompt is already token ids.
 #[derive(Debug, Clone)]
@@ -11,10 +12,18 @@ pub struct Request {
     pub max_tokens: usize,
     /// How tokens are chosen.
     pub sampling: Sampling,
+    /// What reply tokens that were said lose; the prompt's tokens lose nothing.
+    pub penalties: Penalties,
+    /// What is added to logits: ids below the vocabulary, each once, and finite numbers.
+    pub bias: Vec<(u32, f32)>,
     /// Ids that end the reply when chosen (they count as reply tokens); empty under `ignore_eos`.
     pub end_tokens: Vec<u32>,
     /// Whether each token's logit row is sent with it.
     pub logits: bool,
+    /// With each token its log-probability and, this many, the likeliest tokens'.
+    pub logprobs: Option<usize>,
+    /// Whether its rounds may carry drafts. The reply is the same.
+    pub drafts: bool,
     /// Logit rows of the prompt's end to send before the first token, at most the runner's
     /// `window_rows`; 0, the usual, sends none.
     pub prompt_logits: usize,
@@ -28,8 +37,12 @@ impl Request {
             prompt,
             max_tokens,
             sampling: Sampling::GREEDY,
+            penalties: Penalties::default(),
+            bias: Vec::new(),
             end_tokens: Vec::new(),
             logits: false,
+            logprobs: None,
+            drafts: true,
             prompt_logits: 0,
         }
     }
@@ -56,6 +69,8 @@ pub enum Event {
         id: u32,
         /// The logit row it was chosen from, where the request asked for it.
         logits: Option<Vec<f32>>,
+        /// Its log-probability, where the request asked for it.
+        logprobs: Option<Logprobs>,
         /// What the request took up to this token.
         timings: Timings,
     },
@@ -73,6 +88,15 @@ pub enum Event {
     },
 }
 
+/// Log-probabilities of the model's own distribution: temperature 1, no filter, nothing added.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Logprobs {
+    /// The chosen token's.
+    pub own: f32,
+    /// The likeliest tokens, likeliest first, ties by rising id; as many as asked for.
+    pub top: Vec<(u32, f32)>,
+}
+
 /// Why a reply ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FinishReason {
@@ -80,6 +104,18 @@ pub enum FinishReason {
     Stop,
     /// `max_tokens` or the context was reached.
     Length,
+}
+
+/// Drafts one window can have.
+pub const DRAFT_POSITIONS: usize = WINDOW_ROWS - 1;
+
+/// Drafts at one place of the windows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DraftCount {
+    /// Offered to verification.
+    pub offered: u64,
+    /// Accepted.
+    pub accepted: u64,
 }
 
 /// Wall time of a request's phases, in seconds, and its counts.
@@ -99,6 +135,8 @@ pub struct Timings {
     pub drafted: usize,
     /// Drafts accepted.
     pub accepted: usize,
+    /// Both by the draft's place in its window.
+    pub drafts: [DraftCount; DRAFT_POSITIONS],
 }
 
 /// Why a request was not taken.
@@ -117,6 +155,22 @@ pub enum Refusal {
         index: usize,
         /// Ids there are.
         vocab: usize,
+    },
+    /// A bias for an id outside the vocabulary.
+    #[error("logit_bias names token {id}, which is outside the vocabulary of {vocab}")]
+    NoSuchBias {
+        /// The id.
+        id: u32,
+        /// Ids there are.
+        vocab: usize,
+    },
+    /// As many requests wait as may.
+    #[error("the queue is full: {waiting} requests wait, accepted are {limit} (--queue)")]
+    Full {
+        /// Requests that wait.
+        waiting: usize,
+        /// The most that may.
+        limit: usize,
     },
     /// `max_tokens` of 0.
     #[error("max_tokens is 0; at least 1 is needed")]

@@ -8,9 +8,10 @@ use std::time::Instant;
 
 use finback_model::{Runner, RunnerError, RunnerInfo, RunnerResult, SlotId};
 
+use crate::failure::{Failure, attempt};
 use crate::handle::{Options, STOPPING, Shared};
 use crate::live::{End, Job, Live, Phase};
-use crate::request::Request;
+use crate::profile::{Pass, Profile};
 
 /// What the thread is told.
 #[derive(Debug)]
@@ -37,7 +38,9 @@ pub(crate) struct Scheduler {
     pub(crate) slots: Vec<Option<Live>>,
     queue: VecDeque<Job>,
     commands: Receiver<Command>,
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
+    /// Where the times of passes go, if anywhere.
+    pub(crate) profile: Option<Profile>,
     stop_at: Option<Instant>,
     /// Whether the last step was a prompt piece, so that a round is due.
     round_due: bool,
@@ -60,6 +63,7 @@ impl Scheduler {
             queue: VecDeque::new(),
             commands,
             shared,
+            profile: None,
             stop_at: None,
             round_due: false,
         }
@@ -70,7 +74,7 @@ impl Scheduler {
         loop {
             self.listen();
             self.sweep()?;
-            self.admit();
+            self.admit()?;
             match self.pick() {
                 Some(Step::Piece(slot)) => self.piece(slot)?,
                 Some(Step::Round) => self.round()?,
@@ -135,7 +139,7 @@ impl Scheduler {
     }
 
     /// Gives free slots to the requests that came first.
-    fn admit(&mut self) {
+    fn admit(&mut self) -> Result<(), Fatal> {
         while let Some(slot) = self.slots.iter().position(Option::is_none) {
             let Some(job) = self.queue.pop_front() else { break };
             let limit = Live::limit(&job.request, &self.info);
@@ -143,9 +147,10 @@ impl Scheduler {
             let positions = (job.request.prompt.len() + limit + self.options.draft_tokens)
                 .min(self.info.context);
             let head_rows = Live::head_rows(&job.request);
-            let begun = self.runner.begin(slot, &job.request.prompt, positions, head_rows);
+            let begun =
+                attempt(|| self.runner.begin(slot, &job.request.prompt, positions, head_rows));
             let others_run = self.slots.iter().any(Option::is_some);
-            if others_run && matches!(begun, Err(RunnerError::Blocks { .. })) {
+            if others_run && matches!(begun, Err(Failure::Runner(RunnerError::Blocks { .. }))) {
                 // It waits at the head: nothing behind it takes the blocks it needs.
                 self.queue.push_front(job);
                 break;
@@ -153,12 +158,20 @@ impl Scheduler {
             self.shared.waiting.fetch_sub(1, Relaxed);
             match begun {
                 Ok(()) => {
+                    let blocks = positions.div_ceil(self.info.block_positions);
                     self.shared.running.fetch_add(1, Relaxed);
-                    self.slots[slot] = Some(Live::new(job, limit));
+                    self.shared.counters.kv_blocks.fetch_add(blocks, Relaxed);
+                    self.slots[slot] = Some(Live::new(job, limit, blocks));
                 }
-                Err(error) => job.fail(error.to_string()),
+                Err(failure) => {
+                    job.fail(failure.to_string());
+                    if matches!(failure, Failure::Panic(_)) {
+                        self.free(slot)?;
+                    }
+                }
             }
         }
+        Ok(())
     }
 
     /// Pieces and rounds take turns where there is both; prompts go in slot order.
@@ -181,18 +194,26 @@ impl Scheduler {
 
     /// Runs the slot's next prompt rows, and its first choice after the last of them.
     fn piece(&mut self, slot: SlotId) -> Result<(), Fatal> {
-        let ran = self.run_piece(slot);
+        let mut pass = Pass::begin("prompt");
+        let ran = attempt(|| self.run_piece(slot, &mut pass));
+        if let Some(profile) = &self.profile {
+            profile.add(pass);
+        }
         match ran {
             Ok(None) => Ok(()),
             Ok(Some(end)) => self.end(slot, end),
-            Err(error) => self.end(slot, End::Failed(error.to_string())),
+            Err(failure) => self.end(slot, End::Failed(failure.to_string())),
         }
     }
 
-    fn run_piece(&mut self, slot: SlotId) -> RunnerResult<Option<End>> {
+    fn run_piece(&mut self, slot: SlotId, pass: &mut Pass) -> RunnerResult<Option<End>> {
         let Some(live) = &mut self.slots[slot] else { return Ok(None) };
         let Phase::Prompt { left } = live.phase else { return Ok(None) };
+        let rows = left;
         let left = self.runner.piece(slot, left.min(self.info.chunk_rows))?;
+        self.shared.counters.prompt_tokens.fetch_add((rows - left) as u64, Relaxed);
+        (pass.streams, pass.rows) = (1, rows - left);
+        pass.mark("rows");
         live.phase = Phase::Prompt { left };
         if left > 0 {
             return Ok(None);
@@ -203,22 +224,33 @@ impl Scheduler {
             live.show_prompt(self.runner.prompt_logits(slot)?);
         }
         let only_row = rows == 1 && live.request().prompt_logits > 0;
-        let Request { sampling, logits, .. } = *live.request();
-        let mut choice = self.runner.finish(slot, sampling, logits || only_row)?;
+        let logits = live.wants_logits() || only_row;
+        let sampling = live.request().sampling;
+        let choice = self.runner.finish(slot, sampling, &live.adds(&[]), logits)?;
         if only_row {
             live.show_prompt(choice.logits.iter().cloned().collect());
-            choice.logits = choice.logits.filter(|_| logits);
         }
-        Ok(live.say(choice))
+        let said = u64::from(choice.token.is_some());
+        self.shared.counters.reply_tokens.fetch_add(said, Relaxed);
+        let end = live.say(choice);
+        pass.mark("first token");
+        Ok(end)
     }
 
     /// Ends the slot's request and frees the slot, in the order that lets its reader find it free.
     pub(crate) fn end(&mut self, slot: SlotId, end: End) -> Result<(), Fatal> {
-        let freed = self.runner.release(slot);
+        let freed = self.free(slot);
         if let Some(live) = self.slots[slot].take() {
             self.shared.running.fetch_sub(1, Relaxed);
+            self.shared.counters.kv_blocks.fetch_sub(live.blocks, Relaxed);
             live.end(end);
         }
-        freed.map_err(|error| format!("slot {slot} could not be freed: {error}"))
+        freed
+    }
+
+    /// Makes the slot a fresh one, whatever it was doing.
+    fn free(&mut self, slot: SlotId) -> Result<(), Fatal> {
+        attempt(|| self.runner.release(slot))
+            .map_err(|failure| format!("slot {slot} could not be freed: {failure}"))
     }
 }

@@ -47,12 +47,35 @@ pub fn serial_reply(
     let said = |history: &[u32]| history[request.prompt.len()..].to_vec();
     for _ in 0..limit {
         let Some(token) = next(&history, &request.sampling) else { return (said(&history), None) };
+        let reply = said(&history);
+        let count = |id| reply.iter().filter(|&&said| said == id).count() as f32;
+        let mut adds = request.bias.clone();
+        for id in 0..=reply.iter().copied().max().unwrap_or(0) {
+            let penalties = request.penalties;
+            if count(id) > 0.0 && !penalties.is_none() {
+                adds.push((id, -penalties.presence - penalties.frequency * count(id)));
+            }
+        }
+        let token = adjusted(token, &adds);
         history.push(token);
         if request.end_tokens.contains(&token) {
             return (said(&history), Some(FinishReason::Stop));
         }
     }
     (said(&history), Some(FinishReason::Length))
+}
+
+/// The choice among `token`, whose logit is 1, and what `adds` names, whose logits are 0 but for what
+/// is added: the largest, ties to the lowest id.
+fn adjusted(token: u32, adds: &[(u32, f32)]) -> u32 {
+    let value = |id: u32| {
+        let own = if id == token { 1.0 } else { 0.0 };
+        own + adds.iter().filter(|add| add.0 == id).map(|add| add.1).sum::<f32>()
+    };
+    let mut ids: Vec<u32> = adds.iter().map(|add| add.0).chain([token]).collect();
+    ids.sort_unstable();
+    let larger = |best, id| if value(id) > value(best) { id } else { best };
+    ids.into_iter().reduce(larger).unwrap_or(token)
 }
 
 /// FNV-1a over the ids, then a finalizer so that low bits depend on all of them.

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use finback_engine::testing::{Call, FakeRunner, NextToken, hashed, serial_reply};
-use finback_engine::{Engine, Event, FinishReason, Options, Refusal, Reply, Request, StartError};
+use finback_engine::{
+    DraftCount, Engine, Event, FinishReason, Options, Refusal, Reply, Request, StartError, Timings,
+};
 use finback_model::{RunnerError, RunnerResult, SlotId};
 use finback_ops::OpsError;
 
@@ -20,7 +22,8 @@ fn fake(slots: usize) -> FakeRunner {
 }
 
 fn start(runner: FakeRunner, parallel: usize) -> Engine {
-    Engine::start(Box::new(runner), Options { parallel, draft_tokens: 0 }).unwrap()
+    Engine::start(Box::new(runner), Options { parallel, draft_tokens: 0, ..Options::default() })
+        .unwrap()
 }
 
 fn request(first: u32) -> Request {
@@ -144,7 +147,11 @@ fn a_row_of_nan_fails_its_request_and_no_other() {
         if history[0] == 13 && history.len() == 9 { None } else { plain(history, sampling) }
     });
     let runner = FakeRunner::new(FakeRunner::small(2, CONTEXT, VOCAB), next);
-    let engine = Engine::start(Box::new(runner), Options { parallel: 2, draft_tokens: 5 }).unwrap();
+    let engine = Engine::start(
+        Box::new(runner),
+        Options { parallel: 2, draft_tokens: 5, ..Options::default() },
+    )
+    .unwrap();
     let handle = engine.handle();
     let (mut bad, mut good) =
         (handle.submit(request(13)).unwrap(), handle.submit(request(1)).unwrap());
@@ -180,7 +187,7 @@ fn broken(_: SlotId) -> RunnerError {
 fn a_device_error_fails_its_requests_and_the_engine_goes_on() {
     for call in [Call::Begin, Call::Piece, Call::Finish, Call::Windows, Call::Keep, Call::Draft] {
         let runner = fake(1).on_call(fault(call, 1, broken));
-        let options = Options { parallel: 1, draft_tokens: 3 };
+        let options = Options { parallel: 1, draft_tokens: 3, ..Options::default() };
         let engine = Engine::start(Box::new(runner), options).unwrap();
         let handle = engine.handle();
         let message = failure(&mut handle.submit(request(1)).unwrap());
@@ -232,27 +239,87 @@ fn a_request_without_free_blocks_waits_while_another_runs() {
 }
 
 #[test]
-fn a_panic_fails_what_runs_and_waits_and_refuses_what_comes() {
-    let (permits, _, mut gate) = gate(Call::Windows);
+fn a_panic_costs_the_requests_of_its_call_alone() {
+    let calls = [Call::Begin, Call::Piece, Call::Finish, Call::Draft, Call::Windows, Call::Keep];
+    for kind in calls {
+        let mut seen = 0;
+        let hook = move |call, _: &[SlotId]| {
+            seen += usize::from(call == kind);
+            assert!(call != kind || seen != 1, "a bug in the runner");
+            Ok(())
+        };
+        let options = Options { parallel: 1, draft_tokens: 3, ..Options::default() };
+        let engine = Engine::start(Box::new(fake(1).on_call(hook)), options).unwrap();
+        let handle = engine.handle();
+        let mut first = handle.submit(request(1)).unwrap();
+        let mut second = handle.submit(request(2)).unwrap();
+        let message = failure(&mut first);
+        assert!(message.starts_with("the model's code panicked: "), "{kind:?}: {message}");
+        assert!(message.contains("a bug in the runner"), "{message}");
+        check(&mut second, &request(2));
+        wait_for(|| handle.load() == Default::default());
+        assert_eq!(handle.stats().kv_blocks, 0);
+    }
+}
+
+#[test]
+fn a_panic_in_a_prompt_spares_the_replies_that_run() {
     let hook = move |call, slots: &[SlotId]| {
-        gate(call, slots)?;
-        assert_ne!(call, Call::Windows, "a bug in the runner");
+        assert!(call != Call::Piece || slots[0] != 1, "a bug in slot 1");
         Ok(())
     };
+    let engine = start(fake(2).on_call(hook), 2);
+    let handle = engine.handle();
+    let mut good = handle.submit(request(1)).unwrap();
+    let mut bad = handle.submit(request(2)).unwrap();
+    assert!(failure(&mut bad).contains("a bug in slot 1"));
+    check(&mut good, &request(1));
+}
+
+#[test]
+fn rows_that_could_not_be_kept_fail_every_request_of_the_round() {
+    let (permits, begun, mut gate) = gate(Call::Begin);
+    let mut fault = fault(Call::Keep, 3, broken);
+    let hook = move |call, slots: &[SlotId]| gate(call, slots).and_then(|()| fault(call, slots));
+    let engine = start(fake(2).on_call(hook), 2);
+    let handle = engine.handle();
+    let mut replies: Vec<_> = (1..3).map(|id| handle.submit(request(id)).unwrap()).collect();
+    wait_for(|| begun.load(SeqCst) == 1 && handle.load().waiting == 2);
+    drop(permits);
+    for (id, reply) in (1..).zip(&mut replies) {
+        let (tokens, last) = drain(reply);
+        let Event::Failed { message } = last else { panic!("{last:?}") };
+        assert_eq!(message, "the fake backend failed in attend: it broke");
+        let want = serial_reply(&hashed(VOCAB), CONTEXT, &request(id)).0;
+        assert!(!tokens.is_empty() && tokens == want[..tokens.len()]);
+    }
+    check(&mut handle.submit(request(9)).unwrap(), &request(9));
+}
+
+#[test]
+fn a_panic_while_a_slot_is_freed_ends_the_engine_with_its_reason() {
+    let hook = move |call, _: &[SlotId]| {
+        assert_ne!(call, Call::Release, "a bug in the runner");
+        Ok(())
+    };
+    let (permits, _, mut gate) = gate(Call::Begin);
+    let hook = move |call, slots: &[SlotId]| gate(call, slots).and_then(|()| hook(call, slots));
     let engine = start(fake(1).on_call(hook), 1);
     let handle = engine.handle();
     let mut running = handle.submit(request(1)).unwrap();
     let mut waiting = handle.submit(request(2)).unwrap();
     drop(permits);
-    for reply in [&mut running, &mut waiting] {
-        let message = failure(reply);
-        assert!(message.starts_with("the engine panicked: "), "{message}");
-        assert!(message.contains("a bug in the runner"), "{message}");
-        assert!(reply.next_blocking().is_none());
-    }
+    check(&mut running, &request(1));
+    let message = failure(&mut waiting);
+    assert!(
+        message.starts_with("slot 0 could not be freed: the model's code panicked"),
+        "{message}"
+    );
+    assert!(message.contains("a bug in the runner"), "{message}");
+    assert!(waiting.next_blocking().is_none());
     wait_for(|| handle.load() == Default::default());
     let Err(Refusal::Stopped { reason }) = handle.submit(request(3)) else { panic!("taken") };
-    assert!(reason.starts_with("the engine panicked: "));
+    assert!(reason.starts_with("slot 0 could not be freed: "));
     drop(engine);
 }
 
@@ -314,7 +381,7 @@ fn what_can_never_run_is_refused_at_submit() {
     let refused = engine.handle().submit(rows).map(|_| ());
     assert_eq!(refused, Err(Refusal::PromptLogits { found: 7, limit: 6 }));
     for parallel in [0, 2] {
-        let options = Options { parallel, draft_tokens: 0 };
+        let options = Options { parallel, draft_tokens: 0, ..Options::default() };
         let Err(error) = Engine::start(Box::new(fake(1)), options) else { panic!("started") };
         assert!(matches!(error, StartError::Parallel { slots: 1, .. }));
     }
@@ -357,7 +424,9 @@ fn logit_rows_come_where_they_are_asked_for() {
 fn right_drafts_take_fewer_rounds_and_wrong_ones_no_fewer_tokens() {
     let rounds = |right, draft_tokens| {
         let runner = Box::new(fake(1).right_drafts(right));
-        let engine = Engine::start(runner, Options { parallel: 1, draft_tokens }).unwrap();
+        let engine =
+            Engine::start(runner, Options { parallel: 1, draft_tokens, ..Options::default() })
+                .unwrap();
         let (tokens, last) = drain(&mut engine.handle().submit(request(1)).unwrap());
         assert_eq!(tokens, serial_reply(&hashed(VOCAB), CONTEXT, &request(1)).0);
         let Event::Finished { timings, .. } = last else { panic!("{last:?}") };
@@ -406,4 +475,102 @@ fn requests_run_in_the_order_they_came() {
     let mut seen = order.lock().unwrap().clone();
     seen.dedup();
     assert_eq!(seen, (0..8).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_full_queue_refuses_and_takes_again_once_there_is_room() {
+    let (permits, begun, hook) = gate(Call::Begin);
+    let options = Options { parallel: 1, queue: 1, ..Options::default() };
+    let engine = Engine::start(Box::new(fake(1).on_call(hook)), options).unwrap();
+    let handle = engine.handle();
+    let mut replies: Vec<_> = (1..3).map(|id| handle.submit(request(id)).unwrap()).collect();
+    wait_for(|| begun.load(SeqCst) == 1);
+    let refused = handle.submit(request(3)).map(|_| ());
+    assert_eq!(refused, Err(Refusal::Full { waiting: 2, limit: 1 }));
+    drop(permits);
+    for (id, reply) in (1..3).zip(&mut replies) {
+        check(reply, &request(id));
+    }
+    wait_for(|| handle.load() == Default::default());
+    check(&mut handle.submit(request(3)).unwrap(), &request(3));
+}
+
+/// Timings of a reply to `request` that is the serial one.
+fn timings(runner: FakeRunner, options: Options, request: &Request) -> Timings {
+    let engine = Engine::start(Box::new(runner), options).unwrap();
+    let (tokens, last) = drain(&mut engine.handle().submit(request.clone()).unwrap());
+    assert_eq!(tokens, serial_reply(&hashed(VOCAB), CONTEXT, request).0);
+    let Event::Finished { timings, .. } = last else { panic!("{last:?}") };
+    let stats = engine.handle().stats();
+    assert_eq!((stats.prompt_tokens, stats.reply_tokens), (5, 20));
+    assert_eq!((stats.rounds, stats.drafts), (timings.rounds as u64, timings.drafts));
+    timings
+}
+
+#[test]
+fn drafts_are_counted_by_their_place() {
+    let options = Options { parallel: 1, draft_tokens: 5, ..Options::default() };
+    let took = timings(fake(1).right_drafts(8), options, &request(1));
+    // 6, 6, 6, and the last token needs no draft.
+    let full = DraftCount { offered: 3, accepted: 3 };
+    assert_eq!(took.drafts[..5], [full; 5]);
+    assert_eq!(took.drafts[5..], [DraftCount::default(); 10]);
+    let took = timings(fake(1).right_drafts(0), options, &request(1));
+    assert_eq!(took.drafts[0], DraftCount { offered: 18, accepted: 0 });
+}
+
+#[test]
+fn a_request_rounds_and_many_streams_go_without_drafts() {
+    let options = Options { parallel: 1, draft_tokens: 5, ..Options::default() };
+    let plain = Request { drafts: false, ..request(1) };
+    assert_eq!(timings(fake(1).right_drafts(8), options, &plain).drafted, 0);
+    let options = Options { plain_streams: 1, ..options };
+    assert_eq!(timings(fake(1).right_drafts(8), options, &request(1)).drafted, 0);
+    let options = Options { plain_streams: 2, ..options };
+    assert_eq!(timings(fake(1).right_drafts(8), options, &request(1)).drafted, 15);
+}
+
+#[test]
+fn a_window_ends_where_the_drafter_is_not_sure() {
+    // Raw confidences 2, 1, 0, -1, -2: probabilities 0.88, 0.73, 0.5, 0.27, 0.12.
+    let most = |draft_confidence| {
+        let options = Options { draft_tokens: 5, draft_confidence, ..Options::default() };
+        let took = timings(fake(1).right_drafts(8).confidence(2.0), options, &request(1));
+        took.drafts.iter().filter(|count| count.offered > 0).count()
+    };
+    assert_eq!([0.0, 0.2, 0.5, 0.6, 0.9].map(most), [5, 4, 3, 2, 0]);
+}
+
+#[test]
+fn log_probabilities_are_the_rows_own_whatever_is_added_or_drafted() {
+    let ln_total = (49.0 + 1f32.exp()).ln();
+    let seen = |draft_tokens: usize, bias: Vec<(u32, f32)>| {
+        let options = Options { draft_tokens, ..Options::default() };
+        let engine = Engine::start(Box::new(fake(1)), options).unwrap();
+        let request = Request { logprobs: Some(2), bias, ..request(1) };
+        let mut reply = engine.handle().submit(request).unwrap();
+        let mut seen = Vec::new();
+        while let Some(event) = reply.next_blocking() {
+            if let Event::Token { id, logits, logprobs, .. } = event {
+                assert!(logits.is_none());
+                seen.push((id, logprobs.unwrap()));
+            }
+        }
+        seen
+    };
+    let plain = seen(0, vec![]);
+    assert_eq!(plain.len(), 20);
+    for (id, logprobs) in &plain {
+        assert!((logprobs.own - (1.0 - ln_total)).abs() < 1e-5);
+        assert_eq!(logprobs.top[0], (*id, logprobs.own));
+        assert_eq!(logprobs.top[1].0, u32::from(*id == 0));
+    }
+    assert_eq!(seen(5, vec![]), plain);
+    // Token 7 is forced; its row says it was as unlikely as any other.
+    let forced = seen(3, vec![(7, 50.0)]);
+    for (id, logprobs) in &forced {
+        assert_eq!(*id, 7);
+        let likeliest = logprobs.top[0].0 == 7;
+        assert!(likeliest || (logprobs.own - -ln_total).abs() < 1e-5);
+    }
 }

@@ -23,7 +23,8 @@ fn engine(slots: usize, draft_tokens: usize) -> Engine {
     let options = CpuOptions { threads: 1, isa: Isa::detect() };
     let ops = CpuOps::new(spec.clone(), limits, options).unwrap();
     let runner = ModelRunner::new(Box::new(ops), spec);
-    Engine::start(Box::new(runner), Options { parallel: slots, draft_tokens }).unwrap()
+    Engine::start(Box::new(runner), Options { parallel: slots, draft_tokens, ..Options::default() })
+        .unwrap()
 }
 
 /// Prompts of 1 to 300 tokens, greedy and sampled with every filter.

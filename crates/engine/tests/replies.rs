@@ -5,16 +5,31 @@ use std::time::Duration;
 
 use finback_engine::testing::{FakeRunner, hashed, serial_reply};
 use finback_engine::{Engine, Event, FinishReason, Options, Reply, Request};
-use finback_ops::Sampling;
+use finback_ops::{Penalties, Sampling};
 use proptest::prelude::*;
 
 const CONTEXT: usize = 48;
 const VOCAB: usize = 23;
 
-fn engine(slots: usize, draft_tokens: usize) -> Engine {
+fn engine(
+    slots: usize,
+    draft_tokens: usize,
+    plain_streams: usize,
+    draft_confidence: f32,
+) -> Engine {
     let info = FakeRunner::small(slots, CONTEXT, VOCAB);
     let runner = Box::new(FakeRunner::new(info, hashed(VOCAB)));
-    Engine::start(runner, Options { parallel: slots, draft_tokens }).unwrap()
+    Engine::start(
+        runner,
+        Options {
+            parallel: slots,
+            draft_tokens,
+            plain_streams,
+            draft_confidence,
+            ..Options::default()
+        },
+    )
+    .unwrap()
 }
 
 /// Reads a reply to its end: its tokens, and its last event.
@@ -53,10 +68,21 @@ fn request() -> impl Strategy<Value = Request> {
         seed,
         ..Sampling::GREEDY
     });
-    (prompt, 1..60usize, sampling, prop::collection::vec(id, 0..3)).prop_map(
-        |(prompt, max_tokens, sampling, end_tokens)| Request {
+    // Steps that f32 adds exactly, near the fake row's own differences of 1.
+    let step = (-4..=4i8).prop_map(|n| f32::from(n) * 0.5);
+    let penalties =
+        (any::<bool>(), step.clone(), step.clone()).prop_map(|(some, presence, frequency)| {
+            if some { Penalties { presence, frequency } } else { Penalties::default() }
+        });
+    let bias = prop::collection::btree_map(id.clone(), step, 0..3);
+    let ends = prop::collection::vec(id, 0..3);
+    (prompt, 1..60usize, sampling, ends, penalties, bias, any::<bool>()).prop_map(
+        |(prompt, max_tokens, sampling, end_tokens, penalties, bias, drafts)| Request {
             sampling,
             end_tokens,
+            penalties,
+            bias: bias.into_iter().collect(),
+            drafts,
             ..Request::greedy(prompt, max_tokens)
         },
     )
@@ -74,8 +100,10 @@ proptest! {
         jobs in prop::collection::vec((request(), reader()), 1..12),
         slots in 1..5usize,
         draft_tokens in 0..7usize,
+        plain_streams in 2..5usize,
+        draft_confidence in prop_oneof![Just(0.0f32), Just(0.2)],
     ) {
-        let engine = engine(slots, draft_tokens);
+        let engine = engine(slots, draft_tokens, plain_streams, draft_confidence);
         let handle = engine.handle();
         let next = hashed(VOCAB);
         std::thread::scope(|scope| {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use finback_ops::{BLOCK_POSITIONS, Keep, ModelSpec, Ops, Sampling, Span};
+use finback_ops::{Adjust, BLOCK_POSITIONS, Keep, ModelSpec, Ops, Penalties, Sampling, Span};
 
 use crate::forward::{self, Extent, Reach};
 use crate::runner::{
@@ -128,6 +128,20 @@ impl ModelRunner {
                 vocab: self.info.vocab,
             }),
         }
+    }
+
+    /// What is added to a row's logits names tokens there are, and adds numbers.
+    fn can_add(&self, slot: SlotId, adds: &[(u32, f32)]) -> RunnerResult<()> {
+        let (position, vocab) = (self.slots[slot].len, self.info.vocab);
+        for &(id, add) in adds {
+            if id as usize >= vocab {
+                return Err(RunnerError::NoSuchToken { id, position, vocab });
+            }
+            if !add.is_finite() {
+                return Err(RunnerError::NotFinite { slot, id, add });
+            }
+        }
+        Ok(())
     }
 
     /// No pass may begin while a window waits: its rows live in the workspace.
@@ -273,8 +287,15 @@ impl Runner for ModelRunner {
         Ok(left - rows)
     }
 
-    fn finish(&mut self, slot: SlotId, sampling: Sampling, logits: bool) -> RunnerResult<Choice> {
+    fn finish(
+        &mut self,
+        slot: SlotId,
+        sampling: Sampling,
+        adjust: &[(u32, f32)],
+        logits: bool,
+    ) -> RunnerResult<Choice> {
         self.exists(slot)?;
+        self.can_add(slot, adjust)?;
         let at = self.first_logits(slot);
         let s = &mut self.slots[slot];
         let State::Prompt(prompt) = &s.state else {
@@ -283,8 +304,9 @@ impl Runner for ModelRunner {
         if s.len < prompt.ids.len() {
             return Err(self.wrong(slot, "at its prompt's end"));
         }
-        let mut chosen = Vec::new();
-        self.ops.choose(at, &[(sampling, s.len)])?;
+        let (mut chosen, mut adds) = (Vec::new(), Adjust::default());
+        adds.push(adjust.iter().copied());
+        self.ops.choose(at, &[(sampling, s.len)], &adds)?;
         self.ops.read_choices(&mut chosen)?;
         let row = read_row(self.ops.as_mut(), logits, at)?;
         s.state = State::Ready;
@@ -313,6 +335,7 @@ impl Runner for ModelRunner {
         self.ready(windows.iter().map(|w| (w.slot, w.tokens.len())))?;
         for w in windows {
             self.tokens_exist(w.tokens, self.slots[w.slot].len)?;
+            w.adjust.iter().try_for_each(|adds| self.can_add(w.slot, adds))?;
         }
         let spans: Vec<Span<'_>> = windows
             .iter()
@@ -331,7 +354,13 @@ impl Runner for ModelRunner {
             .zip(windows)
             .flat_map(|(span, w)| (0..w.tokens.len()).map(|i| (w.sampling, span.start + i + 1)))
             .collect();
-        self.ops.choose(0, &params)?;
+        let mut adjust = Adjust::default();
+        for w in windows {
+            for i in 0..w.tokens.len() {
+                adjust.push(w.adjust.get(i).into_iter().flatten().copied());
+            }
+        }
+        self.ops.choose(0, &params, &adjust)?;
         let mut chosen = Vec::new();
         self.ops.read_choices(&mut chosen)?;
         let (mut at, mut out) = (0, Vec::with_capacity(windows.len()));
@@ -368,7 +397,7 @@ impl Runner for ModelRunner {
         self.flush()
     }
 
-    fn draft(&mut self, requests: &[DraftRequest]) -> RunnerResult<Vec<Draft>> {
+    fn draft(&mut self, requests: &[DraftRequest<'_>]) -> RunnerResult<Vec<Draft>> {
         let Some(drafter) = &self.spec.drafter else {
             return Err(RunnerError::NoDrafts);
         };
@@ -379,6 +408,7 @@ impl Runner for ModelRunner {
         self.ready(requests.iter().map(|r| (r.slot, 0)))?;
         for r in requests {
             self.tokens_exist(&[r.anchor], self.slots[r.slot].len)?;
+            self.can_add(r.slot, r.adjust)?;
         }
         let block = drafter.block;
         let ids: Vec<Vec<u32>> = requests
@@ -401,8 +431,11 @@ impl Runner for ModelRunner {
         self.ops.begin_draft(&spans)?;
         forward::drafter(self.ops.as_mut(), &self.spec, rows)?;
         self.ops.draft_head(0..rows, 0)?;
-        let params: Vec<Sampling> = requests.iter().map(|r| r.sampling).collect();
-        self.ops.draft_chain(0, &params)?;
+        let params: Vec<(Sampling, Penalties)> =
+            requests.iter().map(|r| (r.sampling, r.penalties)).collect();
+        let mut adjust = Adjust::default();
+        requests.iter().for_each(|r| adjust.push(r.adjust.iter().copied()));
+        self.ops.draft_chain(0, &params, &adjust)?;
         let (mut tokens, mut confidence) = (Vec::new(), Vec::new());
         self.ops.read_drafts(&mut tokens, &mut confidence)?;
         Ok(tokens

@@ -4,7 +4,7 @@
 //! [`Runner::finish`] for the first choice, then rounds of [`Runner::windows`] each followed by
 //! [`Runner::keep`], and [`Runner::release`]. Calls out of that order are errors and change nothing.
 
-use finback_ops::{OpsError, Sampling};
+use finback_ops::{OpsError, Penalties, Sampling};
 
 /// Index of a slot, below [`RunnerInfo::slots`].
 pub type SlotId = usize;
@@ -48,19 +48,27 @@ pub struct Window<'a> {
     pub tokens: &'a [u32],
     /// How the token after each row is chosen.
     pub sampling: Sampling,
-    /// Whether the rows' logits are returned.
+    /// What is added to logits before each row's choice, by row: id, once a row, and a finite number.
+    /// Empty where nothing is added in any row.
+    pub adjust: &'a [Vec<(u32, f32)>],
+    /// Whether the rows' logits are returned, with nothing added.
     pub logits: bool,
 }
 
 /// One draft pass of a slot.
 #[derive(Debug, Clone, Copy)]
-pub struct DraftRequest {
+pub struct DraftRequest<'a> {
     /// The slot, with no window open.
     pub slot: SlotId,
     /// The newest token, which the target has not run yet.
     pub anchor: u32,
     /// How drafts are chosen: with the same noise as the target's choice at the same position.
     pub sampling: Sampling,
+    /// What is added to logits before each draft is chosen, as in [`Window::adjust`].
+    pub adjust: &'a [(u32, f32)],
+    /// What each draft takes off itself in the rows after it; a draft that `adjust` names counts as
+    /// said before.
+    pub penalties: Penalties,
 }
 
 /// What a draft pass proposes.
@@ -109,6 +117,16 @@ pub enum RunnerError {
         position: usize,
         /// Ids there are.
         vocab: usize,
+    },
+    /// Something added to a logit that is no number.
+    #[error("slot {slot}: {add} is added to the logit of token {id}; accepted is a finite number")]
+    NotFinite {
+        /// The slot.
+        slot: SlotId,
+        /// The token.
+        id: u32,
+        /// What was to be added.
+        add: f32,
     },
     /// A count over its limit or below one.
     #[error("{what}: {found}, accepted are 1 to {limit}")]
@@ -182,8 +200,15 @@ pub trait Runner: Send {
     /// Runs the next `rows` rows of the slot's prompt; returns the rows still left.
     fn piece(&mut self, slot: SlotId, rows: usize) -> RunnerResult<usize>;
 
-    /// Chooses the token after a prompt whose rows have all run.
-    fn finish(&mut self, slot: SlotId, sampling: Sampling, logits: bool) -> RunnerResult<Choice>;
+    /// Chooses the token after a prompt whose rows have all run, with `adjust` (id, finite number)
+    /// added to its logits.
+    fn finish(
+        &mut self,
+        slot: SlotId,
+        sampling: Sampling,
+        adjust: &[(u32, f32)],
+        logits: bool,
+    ) -> RunnerResult<Choice>;
 
     /// After the last piece and before [`Runner::finish`]: the logit rows of the last `head_rows`
     /// prompt rows, where more than one was asked for.
@@ -196,7 +221,7 @@ pub trait Runner: Send {
     fn keep(&mut self, slot: SlotId, rows: usize) -> RunnerResult<()>;
 
     /// Drafts from each slot's newest token, one pass for all.
-    fn draft(&mut self, requests: &[DraftRequest]) -> RunnerResult<Vec<Draft>>;
+    fn draft(&mut self, requests: &[DraftRequest<'_>]) -> RunnerResult<Vec<Draft>>;
 
     /// Frees the slot and its blocks, whatever it was doing; an idle slot stays idle.
     fn release(&mut self, slot: SlotId) -> RunnerResult<()>;

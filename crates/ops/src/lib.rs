@@ -10,7 +10,7 @@ mod timed;
 pub use batch::{BLOCK_POSITIONS, Keep, Limits, Rows, Span};
 pub use error::OpsError;
 pub use ops::{Ops, OpsResult};
-pub use sampling::Sampling;
+pub use sampling::{Adjust, Penalties, Sampling};
 pub use spec::{
     Attention, Compressor, Dims, Drafter, Engram, EngramLayer, Expert, Ffn, Format, Hyper, Indexer,
     KvSource, LayerSpec, Linear, ModelSpec, Numerics, Scoring, Site, Yarn,

@@ -12,7 +12,7 @@
 
 use crate::batch::{Keep, Limits, Rows, Span};
 use crate::error::OpsError;
-use crate::sampling::Sampling;
+use crate::sampling::{Adjust, Penalties, Sampling};
 use crate::spec::Site;
 
 /// Result of a step.
@@ -92,8 +92,9 @@ pub trait Ops: Send {
     fn head(&mut self, rows: Rows, at: usize) -> OpsResult;
 
     /// The token after each of the logit rows `at..`, one set of parameters and one position (of the
-    /// chosen token) a row.
-    fn choose(&mut self, at: usize, params: &[(Sampling, usize)]) -> OpsResult;
+    /// chosen token) a row. Row i is chosen from with `adjust.row(i)` added, `logit + add` in f32; what
+    /// [`Ops::read_logits`] gives has nothing added.
+    fn choose(&mut self, at: usize, params: &[(Sampling, usize)], adjust: &Adjust) -> OpsResult;
 
     // ---- the drafter -----------------------------------------------------------------------
 
@@ -105,8 +106,15 @@ pub trait Ops: Send {
     fn draft_head(&mut self, rows: Rows, at: usize) -> OpsResult;
 
     /// Of each span of the draft batch, in order of its rows: adds the Markov term of the token before,
-    /// takes the confidence, chooses the draft. One set of parameters a span.
-    fn draft_chain(&mut self, at: usize, params: &[Sampling]) -> OpsResult;
+    /// takes the confidence, chooses the draft. One set of parameters a span. Every row of span i is
+    /// chosen from with `adjust.row(i)` added, and with each draft before it in the chain penalised: by
+    /// the frequency each time, by the presence once and only where `adjust.row(i)` does not name it.
+    fn draft_chain(
+        &mut self,
+        at: usize,
+        params: &[(Sampling, Penalties)],
+        adjust: &Adjust,
+    ) -> OpsResult;
 
     // ---- state -----------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::batch::{Keep, Limits, Rows, Span};
 use crate::ops::{Ops, OpsResult};
-use crate::sampling::Sampling;
+use crate::sampling::{Adjust, Penalties, Sampling};
 use crate::spec::Site;
 
 /// One step that ran.
@@ -85,10 +85,10 @@ impl<O: Ops> Ops for Timed<O> {
         fn route(layer: usize, rows: Rows);
         fn experts(layer: usize, rows: Rows);
         fn head(rows: Rows, at: usize);
-        fn choose(at: usize, params: &[(Sampling, usize)]);
+        fn choose(at: usize, params: &[(Sampling, usize)], adjust: &Adjust);
         fn draft_context(rows: Rows);
         fn draft_head(rows: Rows, at: usize);
-        fn draft_chain(at: usize, params: &[Sampling]);
+        fn draft_chain(at: usize, params: &[(Sampling, Penalties)], adjust: &Adjust);
         fn keep(keeps: &[Keep], computed_from: &[usize]);
         fn reset(slot: usize);
         fn read_choices(out: &mut Vec<Option<u32>>);

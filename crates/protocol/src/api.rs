@@ -155,7 +155,11 @@ impl Api {
             if params.ignore_eos { Vec::new() } else { self.options.end_tokens.clone() };
         Request {
             sampling,
+            penalties: params.penalties,
+            bias: params.bias.clone(),
             end_tokens,
+            logprobs: params.logprobs,
+            drafts: params.drafts,
             ..Request::greedy(prompt, params.max_tokens.unwrap_or(left))
         }
     }

@@ -64,6 +64,16 @@ impl Body {
         self.typed(field, accepted, |value| value.as_u64().filter(|&x| x >= min))
     }
 
+    /// A whole number in `range`, written without a fraction.
+    pub(crate) fn whole(
+        &mut self,
+        field: &str,
+        range: RangeInclusive<u64>,
+        accepted: &str,
+    ) -> Result<Option<u64>, Error> {
+        self.typed(field, accepted, |value| value.as_u64().filter(|x| range.contains(x)))
+    }
+
     fn typed<T>(
         &mut self,
         field: &str,
@@ -94,10 +104,7 @@ pub(crate) type Neutral = (&'static str, &'static str, fn(&Value) -> bool);
 pub(crate) const COMMON_UNSUPPORTED: &[Neutral] = &[
     ("n", "1", is_one),
     ("best_of", "1", is_one),
-    ("presence_penalty", "0", is_zero),
-    ("frequency_penalty", "0", is_zero),
     ("repetition_penalty", "1", is_one),
-    ("logit_bias", "an empty object", is_empty),
     ("min_tokens", "0", is_zero),
     ("stop_token_ids", "an empty list", is_empty),
     ("prompt_logprobs", "null", never),

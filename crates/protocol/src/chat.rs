@@ -12,15 +12,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::Error;
-use crate::body::{Body, Neutral, is_empty, is_false, is_zero, never};
-use crate::params::Params;
+use crate::body::{Body, Neutral, is_empty, never};
+use crate::params::{MOST_LOGPROBS, Params};
 
 /// The model name that the conversion knows the prompt format by.
 const FORMAT: &str = "DeepSeek-V4.1-Flash";
 
 const UNSUPPORTED: &[Neutral] = &[
-    ("logprobs", "false", is_false),
-    ("top_logprobs", "0", is_zero),
     ("response_format", "{\"type\":\"text\"}", |value| value["type"] == "text"),
     ("functions", "an empty list", is_empty),
     ("function_call", "\"none\" or \"auto\"", |value| *value == "none" || *value == "auto"),
@@ -43,7 +41,8 @@ impl Chat {
         thinking: bool,
         tokenizer: &Tokenizer,
     ) -> Result<Self, Error> {
-        let params = Params::take(&mut body)?;
+        let mut params = Params::take(&mut body)?;
+        params.logprobs = logprobs(&mut body)?;
         body.refuse(UNSUPPORTED)?;
         check_messages(body.get_mut("messages"))?;
         body.put("model", FORMAT.into());
@@ -69,6 +68,19 @@ impl Chat {
         }
         let prompt = tokenizer.encode(&rendered.prompt, &rendered.special_ranges)?;
         Ok(Self { prompt, conversation, params })
+    }
+}
+
+/// `logprobs` and `top_logprobs`.
+fn logprobs(body: &mut Body) -> Result<Option<usize>, Error> {
+    let wanted = body.flag("logprobs")?.unwrap_or(false);
+    let top = body.whole("top_logprobs", 0..=MOST_LOGPROBS, "a whole number from 0 to 20")?;
+    match (wanted, top) {
+        (false, Some(top)) if top > 0 => {
+            Err(Error::value("top_logprobs", &top.into(), "0, or \"logprobs\": true beside it"))
+        }
+        (false, _) => Ok(None),
+        (true, top) => Ok(Some(top.unwrap_or(0) as usize)),
     }
 }
 

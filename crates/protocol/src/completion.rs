@@ -5,21 +5,18 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use deepseek_recipe::response::{Accumulate, ProtocolResponse};
 use deepseek_recipe::stream::{
     ChunkGenerator, CompletionUsage, FinishReason, OutputChunk, ParsingOptions, PromptUsage,
-    ThinkingInitialStage,
+    ThinkingInitialStage, TokenLogprob,
 };
 use finback_tokenizer::Tokenizer;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::Error;
 use crate::body::{Body, Neutral, is_empty, is_false};
-use crate::params::Params;
+use crate::params::{MOST_LOGPROBS, Params};
 
-const UNSUPPORTED: &[Neutral] = &[
-    ("echo", "false", is_false),
-    ("suffix", "an empty text", is_empty),
-    ("logprobs", "false", is_false),
-];
+const UNSUPPORTED: &[Neutral] =
+    &[("echo", "false", is_false), ("suffix", "an empty text", is_empty)];
 
 /// A completion request with its prompt.
 #[derive(Debug)]
@@ -30,7 +27,16 @@ pub(crate) struct Completion {
 
 impl Completion {
     pub(crate) fn convert(mut body: Body, tokenizer: &Tokenizer) -> Result<Self, Error> {
-        let params = Params::take(&mut body)?;
+        let mut params = Params::take(&mut body)?;
+        params.logprobs = match body.take("logprobs") {
+            // Some clients send what chat has.
+            None | Some(Value::Bool(false)) => None,
+            Some(value) => {
+                Some(value.as_u64().filter(|count| (0..=MOST_LOGPROBS).contains(count)).ok_or_else(
+                    || Error::value("logprobs", &value, "a whole number from 0 to 20"),
+                )? as usize)
+            }
+        };
         body.refuse(UNSUPPORTED)?;
         let prompt = prompt(body.take("prompt"), tokenizer)?;
         Ok(Self { prompt, params })
@@ -100,8 +106,43 @@ pub(crate) struct CompletionResponse {
 struct Choice {
     index: u32,
     text: String,
-    logprobs: Option<Value>,
+    logprobs: Option<CompletionLogprobs>,
     finish_reason: Option<&'static str>,
+}
+
+/// Log-probabilities in the legacy form: lists side by side, one entry a token.
+#[derive(Debug, Default, Serialize)]
+struct CompletionLogprobs {
+    tokens: Vec<String>,
+    token_logprobs: Vec<f32>,
+    /// The likeliest tokens and the chosen one.
+    top_logprobs: Vec<Map<String, Value>>,
+    /// Characters of the reply before each token.
+    text_offset: Vec<usize>,
+}
+
+impl CompletionLogprobs {
+    fn new(tokens: &[TokenLogprob], mut offset: usize) -> Self {
+        let mut lists = Self::default();
+        for TokenLogprob { token, logprob, bytes, top_logprobs } in tokens {
+            let top = top_logprobs.iter().map(|top| (&top.token, top.logprob));
+            let top = top.chain([(token, *logprob)]);
+            lists.top_logprobs.push(top.map(|(token, p)| (token.clone(), p.into())).collect());
+            lists.tokens.push(token.clone());
+            lists.token_logprobs.push(*logprob);
+            lists.text_offset.push(offset);
+            // A character counts at its first byte: a token may hold only a part of it.
+            offset += bytes.iter().filter(|&&byte| byte & 0xc0 != 0x80).count();
+        }
+        lists
+    }
+
+    fn extend(&mut self, next: Self) {
+        self.tokens.extend(next.tokens);
+        self.token_logprobs.extend(next.token_logprobs);
+        self.top_logprobs.extend(next.top_logprobs);
+        self.text_offset.extend(next.text_offset);
+    }
 }
 
 impl ProtocolResponse for CompletionResponse {
@@ -130,6 +171,9 @@ impl Accumulate<Self> for CompletionResponse {
     fn accumulate(&mut self, chunk: Self) {
         let ([choice], [delta]) = (&mut self.choices, chunk.choices);
         choice.text.push_str(&delta.text);
+        if let Some(next) = delta.logprobs {
+            choice.logprobs.get_or_insert_default().extend(next);
+        }
         choice.finish_reason = delta.finish_reason.or(choice.finish_reason);
         self.usage = chunk.usage.or(self.usage.take());
         self.system_fingerprint = chunk.system_fingerprint.or(self.system_fingerprint.take());
@@ -146,6 +190,8 @@ pub(crate) struct CompletionChunks {
     null_usage: bool,
     prompt: PromptUsage,
     fingerprint: Option<String>,
+    /// Characters of the reply so far.
+    chars: usize,
 }
 
 impl CompletionChunks {
@@ -157,6 +203,7 @@ impl CompletionChunks {
             null_usage,
             prompt: PromptUsage::default(),
             fingerprint: None,
+            chars: 0,
         }
     }
 
@@ -183,8 +230,15 @@ impl ChunkGenerator for CompletionChunks {
                 self.fingerprint = system_fingerprint;
                 Vec::new()
             }
-            OutputChunk::Content { content, .. } | OutputChunk::Reasoning { content, .. } => {
-                vec![self.chunk(content, None)]
+            OutputChunk::Content { content, logprobs }
+            | OutputChunk::Reasoning { content, logprobs } => {
+                let chars = content.chars().count();
+                let mut chunk = self.chunk(content, None);
+                let [choice] = &mut chunk.choices;
+                choice.logprobs =
+                    logprobs.map(|tokens| CompletionLogprobs::new(&tokens, self.chars));
+                self.chars += chars;
+                vec![chunk]
             }
             OutputChunk::Finish { finish_reason, completion_usage, .. } => {
                 let reason = match finish_reason {

@@ -74,6 +74,7 @@ impl Error {
             Self::Model { .. } => Some("model"),
             Self::Conversation { .. } => Some("messages"),
             Self::Refused(Refusal::NoTokens) => Some("max_tokens"),
+            Self::Refused(Refusal::NoSuchBias { .. }) => Some("logit_bias"),
             Self::Refused(Refusal::EmptyPrompt | Refusal::NoSuchToken { .. }) => Some("prompt"),
             _ => None,
         }
@@ -92,6 +93,7 @@ impl Error {
             Self::Tokenizer(_) => "tokenizer_error",
             Self::Refused(Refusal::Context { .. }) => "context_length_exceeded",
             Self::Refused(Refusal::Stopped { .. }) => "engine_stopped",
+            Self::Refused(Refusal::Full { .. }) => "queue_full",
             Self::Refused(_) => "invalid_value",
         }
     }

@@ -1,6 +1,8 @@
 //! The parameters that every route shares, and their defaults.
 
-use finback_ops::Sampling;
+use std::collections::BTreeMap;
+
+use finback_ops::{Penalties, Sampling};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -14,6 +16,13 @@ const TEMPERATURE: &str = "a number from 0 to 2";
 const TOP_P: &str = "a number above 0, at most 1";
 const TOP_K: &str = "a whole number from 0 (all) to 4294967295, or -1 (all)";
 const MIN_P: &str = "a number from 0 to 1";
+const PENALTY: &str = "a number from -2 to 2";
+
+/// Likeliest tokens whose log-probabilities a request may ask for.
+pub(crate) const MOST_LOGPROBS: u64 = 20;
+
+/// Tokens one request may have a bias for.
+const MOST_BIASES: usize = 1024;
 
 /// What a request gets where it does not say.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -102,6 +111,13 @@ impl SamplingFields {
 pub(crate) struct Params {
     sampling: SamplingFields,
     seed: Option<u64>,
+    pub(crate) penalties: Penalties,
+    /// What is added to logits: each id once.
+    pub(crate) bias: Vec<(u32, f32)>,
+    /// Whether rounds may carry drafts.
+    pub(crate) drafts: bool,
+    /// Log-probabilities, and how many of the likeliest tokens; each route has its own fields.
+    pub(crate) logprobs: Option<usize>,
     /// Reply tokens at most; `None` for what the context has left.
     pub(crate) max_tokens: Option<usize>,
     /// Texts that end the reply, none of them empty.
@@ -120,10 +136,19 @@ impl Params {
         body.refuse(COMMON_UNSUPPORTED)?;
         let sampling = SamplingFields::take(body)?;
         let seed = body.integer("seed", 0, "a whole number from 0 to 18446744073709551615")?;
+        let presence = body.number("presence_penalty", -2.0..=2.0, PENALTY)?;
+        let frequency = body.number("frequency_penalty", -2.0..=2.0, PENALTY)?;
         let max_tokens = max_tokens(body)?;
         Ok(Self {
             sampling,
             seed,
+            penalties: Penalties {
+                presence: presence.unwrap_or(0.0) as f32,
+                frequency: frequency.unwrap_or(0.0) as f32,
+            },
+            bias: bias(body)?,
+            drafts: body.flag("draft")?.unwrap_or(true),
+            logprobs: None,
             max_tokens,
             stop: stop(body)?,
             ignore_eos: body.flag("ignore_eos")?.unwrap_or(false),
@@ -170,6 +195,28 @@ fn max_tokens(body: &mut Body) -> Result<Option<usize>, Error> {
         });
     }
     Ok(old.or(new).map(|n| usize::try_from(n).unwrap_or(usize::MAX)))
+}
+
+fn bias(body: &mut Body) -> Result<Vec<(u32, f32)>, Error> {
+    let accepted = format!(
+        "an object of at most {MOST_BIASES} token ids, each with a number from -100 to 100"
+    );
+    let Some(value) = body.take("logit_bias") else { return Ok(Vec::new()) };
+    let Some(entries) = value.as_object().filter(|entries| entries.len() <= MOST_BIASES) else {
+        return Err(Error::value("logit_bias", &value, accepted));
+    };
+    // A map: "07" is the same id as "7", and the last one counts.
+    let mut bias = BTreeMap::new();
+    for (key, value) in entries {
+        let id: u32 = key.parse().map_err(|_| {
+            Error::value("logit_bias", &Value::from(key.as_str()), "token ids as keys")
+        })?;
+        let add = value.as_f64().filter(|add| (-100.0..=100.0).contains(add)).ok_or_else(|| {
+            Error::value(format!("logit_bias.{key}"), value, "a number from -100 to 100")
+        })?;
+        bias.insert(id, add as f32);
+    }
+    Ok(bias.into_iter().collect())
 }
 
 fn stop(body: &mut Body) -> Result<Vec<String>, Error> {

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 
 use deepseek_recipe::stream::{
     ChunkGenerator, CompletionUsage, FinishReason, InferenceChunk, OutputChunk, ParsingOptions,
-    StreamError, StreamProcessor, StreamTokenizer,
+    StreamError, StreamProcessor, StreamTokenizer, TokenLogprob,
 };
 use finback_tokenizer::Tokenizer;
 use futures_core::Stream;
@@ -31,7 +31,7 @@ impl<C: Send + 'static> Parser<C> {
     ) -> Self {
         let inbox = Arc::new(Mutex::new(VecDeque::new()));
         let input = Inbox(Arc::clone(&inbox));
-        let output = StreamProcessor::new(Tap { generator, tally }, options)
+        let output = StreamProcessor::new(Tap { generator, tally, seen: None }, options)
             .with_tokenizer(vocabulary)
             .into_protocol_stream(input);
         Self { inbox, output: Box::pin(output), ended: false }
@@ -92,6 +92,8 @@ pub(crate) struct Tally {
 struct Tap<G> {
     generator: G,
     tally: Arc<Mutex<Tally>>,
+    /// The log-probabilities that were handed on last.
+    seen: Option<Arc<[TokenLogprob]>>,
 }
 
 impl<G: ChunkGenerator> ChunkGenerator for Tap<G> {
@@ -102,6 +104,16 @@ impl<G: ChunkGenerator> ChunkGenerator for Tap<G> {
         match &mut chunk {
             // A tool call may begin inside reasoning, without its end token.
             OutputChunk::ToolCallBegin => tally.in_reasoning = false,
+            // The parser gives both parts of a text it splits the tokens of the whole.
+            OutputChunk::Content { logprobs, .. } | OutputChunk::Reasoning { logprobs, .. } => {
+                let again = |new: &Arc<[TokenLogprob]>| {
+                    self.seen.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, new))
+                };
+                match logprobs.take_if(|new| again(new)) {
+                    Some(_) => {}
+                    None => self.seen.clone_from(logprobs),
+                }
+            }
             OutputChunk::Finish { finish_reason, completion_usage, .. } => {
                 tally.finish = Some(*finish_reason);
                 *completion_usage = CompletionUsage {

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use deepseek_recipe::stream::{
-    ChunkGenerator, FinishReason, InferenceChunk, InferenceFinishReason, ParsingOptions,
-    PromptUsage, StreamError,
+    ChunkGenerator, FinishReason, InferenceChunk, InferenceFinishReason, InferenceTokenLogprob,
+    ParsingOptions, PromptUsage, StreamError,
 };
-use finback_engine::{Event, Timings};
+use finback_engine::{DraftCount, Event, Logprobs, Timings};
 use finback_tokenizer::Tokenizer;
 use serde_json::{Value, json};
 
@@ -83,9 +83,9 @@ impl<C: Send + 'static> Reply<C> {
     pub(crate) fn push(&mut self, event: Event) -> (Vec<C>, Progress) {
         let fed = match event {
             Event::Started { cached_tokens } => self.start(cached_tokens),
-            Event::Token { id, timings, .. } => {
+            Event::Token { id, logprobs, timings, .. } => {
                 self.timings = timings;
-                self.token(id)
+                self.token(id, logprobs)
             }
             Event::Finished { reason, timings } => {
                 self.timings = timings;
@@ -115,7 +115,7 @@ impl<C: Send + 'static> Reply<C> {
         })
     }
 
-    fn token(&mut self, id: u32) -> Result<Vec<C>, StreamError> {
+    fn token(&mut self, id: u32, logprobs: Option<Logprobs>) -> Result<Vec<C>, StreamError> {
         self.sha.push(id);
         let is_end = self.end_tokens.contains(&id);
         let mut tally = lock(&self.tally);
@@ -128,7 +128,11 @@ impl<C: Send + 'static> Reply<C> {
             return Ok(Vec::new());
         }
         self.hold(id);
-        self.parser.feed(InferenceChunk::Tokens { token_ids: vec![id], logprobs: None })
+        let logprobs = logprobs.map(|logprobs| {
+            let Logprobs { own, top } = logprobs;
+            vec![InferenceTokenLogprob { logprob: own, top_logprobs: top }]
+        });
+        self.parser.feed(InferenceChunk::Tokens { token_ids: vec![id], logprobs })
     }
 
     /// Follows the parser's rule for what it holds back, which it would drop at the end: plain
@@ -217,12 +221,20 @@ impl Report {
     /// The `finback` object of a reply.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        let Timings { queue_s, prompt_s, decode_s, rounds, drafted, accepted, .. } = self.timings;
+        let Timings { queue_s, prompt_s, decode_s, rounds, drafted, accepted, drafts, .. } =
+            self.timings;
+        let places: Vec<Value> = drafts
+            .iter()
+            .take_while(|place| place.offered > 0)
+            .map(|&DraftCount { offered, accepted }| {
+                json!({"offered": offered, "accepted": accepted})
+            })
+            .collect();
         json!({
             "token_sha": self.token_sha,
             "cached_tokens": self.cached_tokens,
             "rounds": rounds,
-            "drafts": {"offered": drafted, "accepted": accepted},
+            "drafts": {"offered": drafted, "accepted": accepted, "by_position": places},
             "numerics": self.numerics,
             "timings": {
                 "queue_s": queue_s,

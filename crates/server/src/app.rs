@@ -6,6 +6,7 @@ use axum::routing::{get, post};
 use finback_engine::Handle;
 use finback_protocol::Api;
 
+use crate::metrics::{Outcomes, metrics};
 use crate::{errors, routes};
 
 /// Bytes a request body may have: room for a prompt of a million tokens in any form.
@@ -16,6 +17,7 @@ pub const BODY_LIMIT: usize = 32 << 20;
 pub struct App {
     pub(crate) api: Arc<Api>,
     pub(crate) engine: Handle,
+    pub(crate) outcomes: Arc<Outcomes>,
     /// Unix time of the start, which the model list names.
     pub(crate) created: u64,
 }
@@ -25,7 +27,7 @@ impl App {
     #[must_use]
     pub fn new(api: Arc<Api>, engine: Handle) -> Self {
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-        Self { api, engine, created }
+        Self { api, engine, outcomes: Arc::default(), created }
     }
 
     /// All routes.
@@ -37,6 +39,7 @@ impl App {
             // A wildcard: model ids may hold slashes.
             .route("/v1/models/{*id}", get(routes::model))
             .route("/health", get(routes::health))
+            .route("/metrics", get(metrics))
             .fallback(errors::no_route)
             .method_not_allowed_fallback(errors::no_method)
             .with_state(self)

@@ -1,11 +1,17 @@
 //! The only place that knows what an error looks like over HTTP.
 
 use axum::Json;
-use axum::http::{Method, StatusCode, Uri};
+use axum::http::{Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use finback_engine::Refusal;
 use finback_protocol::Error;
 use serde_json::{Value, json};
+
+/// Seconds after which a full queue may have room.
+const RETRY_FULL: u64 = 1;
+
+/// Seconds after which a server that stops may have a successor.
+const RETRY_STOPPED: u64 = 10;
 
 /// An error in OpenAI's form.
 #[derive(Debug)]
@@ -58,6 +64,7 @@ impl From<Error> for ApiError {
         let status = match &error {
             Error::Model { .. } => StatusCode::NOT_FOUND,
             Error::Refused(Refusal::Stopped { .. }) => StatusCode::SERVICE_UNAVAILABLE,
+            Error::Refused(Refusal::Full { .. }) => StatusCode::TOO_MANY_REQUESTS,
             Error::Tokenizer(_) => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_REQUEST,
         };
@@ -72,7 +79,13 @@ impl From<Error> for ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        (self.status, Json(self.body())).into_response()
+        let seconds = match self.status {
+            StatusCode::TOO_MANY_REQUESTS => Some(RETRY_FULL),
+            StatusCode::SERVICE_UNAVAILABLE => Some(RETRY_STOPPED),
+            _ => None,
+        };
+        let retry = seconds.map(|seconds| [(header::RETRY_AFTER, seconds.to_string())]);
+        (self.status, retry, Json(self.body())).into_response()
     }
 }
 
@@ -80,7 +93,7 @@ impl IntoResponse for ApiError {
 pub(crate) async fn no_route(method: Method, uri: Uri) -> ApiError {
     let message = format!(
         "there is no route {method} {}; there are POST /v1/chat/completions, POST \
-         /v1/completions, GET /v1/models, GET /v1/models/{{id}} and GET /health",
+         /v1/completions, GET /v1/models, GET /v1/models/{{id}}, GET /health and GET /metrics",
         uri.path()
     );
     ApiError::new(StatusCode::NOT_FOUND, message, "no_route")

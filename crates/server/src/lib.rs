@@ -6,6 +6,7 @@
 
 mod app;
 mod errors;
+mod metrics;
 mod routes;
 mod run;
 mod serve;

@@ -32,6 +32,17 @@ async fn answer(
     request: Request,
     prepare: fn(&Api, &[u8]) -> Result<Prepared, Error>,
 ) -> Result<Response, ApiError> {
+    let begun = begin(app, request, prepare).await.inspect_err(|_| app.outcomes.count("refused"));
+    let (run, stream) = begun?;
+    if stream { Ok(run.into_sse().into_response()) } else { Ok(run.whole().await?.into_response()) }
+}
+
+/// Puts a request into the engine; `true` beside its run where it wants its reply in pieces.
+async fn begin(
+    app: &App,
+    request: Request,
+    prepare: fn(&Api, &[u8]) -> Result<Prepared, Error>,
+) -> Result<(Run, bool), ApiError> {
     let body = read(request).await?;
     let api = Arc::clone(&app.api);
     // A long prompt takes a while to encode: not on a thread that serves other clients.
@@ -39,12 +50,7 @@ async fn answer(
         .await
         .map_err(|error| ApiError::failed(format!("the request could not be read: {error}")))??;
     let reply = app.engine.submit(prepared.request).map_err(Error::from)?;
-    let run = Run::new(reply, prepared.output, app.engine.clone());
-    if prepared.stream {
-        Ok(run.into_sse().into_response())
-    } else {
-        Ok(run.whole().await?.into_response())
-    }
+    Ok((Run::new(reply, prepared.output, app), prepared.stream))
 }
 
 /// `GET /v1/models`
@@ -84,7 +90,11 @@ pub(crate) async fn health(State(app): State<App>) -> Response {
         }))
         .into_response(),
         Some(reason) => {
-            let body = json!({"status": "stopped", "model": model, "reason": reason});
+            let status = if app.engine.stopping() { "draining" } else { "stopped" };
+            let body = json!({
+                "status": status, "model": model, "reason": reason,
+                "running": load.running, "waiting": load.waiting,
+            });
             (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response()
         }
     }

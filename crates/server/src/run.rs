@@ -1,6 +1,7 @@
 //! A request that the engine has taken, up to its last byte.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use axum::Json;
@@ -8,7 +9,9 @@ use finback_engine::{Handle, Reply};
 use finback_protocol::{Output, Progress};
 use serde_json::Value;
 
+use crate::app::App;
 use crate::errors::ApiError;
+use crate::metrics::Outcomes;
 
 /// A running reply and where it is written. Dropping it ends the engine's work.
 pub(crate) struct Run {
@@ -16,6 +19,7 @@ pub(crate) struct Run {
     reply: Option<Reply>,
     output: Output,
     engine: Handle,
+    outcomes: Arc<Outcomes>,
     end: End,
 }
 
@@ -37,8 +41,14 @@ pub(crate) enum Step {
 }
 
 impl Run {
-    pub(crate) fn new(reply: Reply, output: Output, engine: Handle) -> Self {
-        Self { reply: Some(reply), output, engine, end: End::Dropped }
+    pub(crate) fn new(reply: Reply, output: Output, app: &App) -> Self {
+        Self {
+            reply: Some(reply),
+            output,
+            engine: app.engine.clone(),
+            outcomes: Arc::clone(&app.outcomes),
+            end: End::Dropped,
+        }
     }
 
     /// Waits for the next event.
@@ -82,7 +92,7 @@ impl Run {
     }
 }
 
-/// The request's log line.
+/// The request's log line, and its place in the counts.
 impl Drop for Run {
     fn drop(&mut self) {
         let report = self.output.report();
@@ -91,6 +101,7 @@ impl Drop for Run {
             End::Failed => "failed",
             End::Done => report.finish.unwrap_or("unknown"),
         };
+        self.outcomes.count(finish);
         tracing::info!(
             id = self.output.id(),
             prompt_tokens = report.prompt_tokens,

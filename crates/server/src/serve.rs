@@ -1,21 +1,23 @@
 use std::io;
 use std::time::Duration;
 
+use finback_engine::Load;
 use tokio::net::TcpListener;
 
 use crate::App;
 
-/// How long running replies may go on after the first request to stop.
-const GRACE: Duration = Duration::from_secs(30);
+/// How often a server on its way out looks whether the last reply has ended.
+const LOOK: Duration = Duration::from_millis(20);
 
-/// Answers connections until ctrl-c (or SIGTERM). Running replies then have 30 seconds to end,
-/// waiting ones fail at once; a second ctrl-c ends everything.
+/// Answers connections until ctrl-c or SIGTERM. New requests are refused from then on and waiting
+/// ones fail; running replies have `drain` to end, and end with an error after it. A second signal
+/// ends everything at once.
 ///
 /// # Errors
 ///
 /// The listener fails.
-pub async fn serve(listener: TcpListener, app: App) -> io::Result<()> {
-    serve_until(listener, app, interrupt(), interrupt()).await
+pub async fn serve(listener: TcpListener, app: App, drain: Duration) -> io::Result<()> {
+    serve_until(listener, app, drain, interrupt(), interrupt()).await
 }
 
 /// [`serve`] with the two signals given: `stop` ends it in peace, `now`, which is not looked at
@@ -27,6 +29,7 @@ pub async fn serve(listener: TcpListener, app: App) -> io::Result<()> {
 pub async fn serve_until(
     listener: TcpListener,
     app: App,
+    drain: Duration,
     stop: impl Future<Output = ()> + Send + 'static,
     now: impl Future<Output = ()>,
 ) -> io::Result<()> {
@@ -34,10 +37,14 @@ pub async fn serve_until(
     let (stopping, stopped) = tokio::sync::oneshot::channel();
     let graceful = async move {
         stop.await;
-        tracing::info!("stopping: running replies have {} s to end", GRACE.as_secs());
-        engine.stop(GRACE);
+        tracing::info!("stopping: running replies have {} s to end", drain.as_secs());
+        engine.stop(drain);
         // The other side is there as long as this future runs.
         let _ = stopping.send(());
+        // The door stays open meanwhile: who comes now is told to try again.
+        while engine.load() != Load::default() {
+            tokio::time::sleep(LOOK).await;
+        }
     };
     let server = axum::serve(listener, app.router()).with_graceful_shutdown(graceful);
     let cut = async {

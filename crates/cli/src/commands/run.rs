@@ -7,6 +7,7 @@ use finback_checkpoint::{Dtype, Entry, write_file};
 use serde_json::json;
 
 use crate::output::print;
+use crate::profile::Recording;
 use crate::reply::Outcome;
 use crate::session::Session;
 use crate::settings::table::{JSON, LOGITS, PROMPT, PROMPT_IDS, STOP, SYSTEM};
@@ -39,7 +40,7 @@ pub async fn run(values: &Values) -> anyhow::Result<()> {
     } else {
         eprintln!("{}", outcome.rate_line());
     }
-    Ok(())
+    session.recording.as_ref().map_or(Ok(()), Recording::finish)
 }
 
 fn messages(values: &Values) -> Vec<serde_json::Value> {

@@ -1,6 +1,7 @@
 //! `finback serve`: the HTTP server.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use finback_server::{App, serve};
@@ -11,9 +12,10 @@ use super::plan::plan_text;
 use crate::load;
 use crate::open::TOKENIZER_FILE;
 use crate::output::print;
+use crate::profile::Recording;
 use crate::session::api;
 use crate::settings::Values;
-use crate::settings::table::{HOST, PORT};
+use crate::settings::table::{DRAIN_SECONDS, HOST, PORT};
 
 /// Loads the checkpoint and answers until Ctrl-C.
 pub async fn run(values: &Values) -> anyhow::Result<()> {
@@ -35,11 +37,14 @@ pub async fn run(values: &Values) -> anyhow::Result<()> {
     let Some(api) = api(&prepared) else {
         bail!("{}: no {TOKENIZER_FILE}, which a server needs", opened.directory.display());
     };
-    let engine = prepared.start()?;
+    let (engine, recording) = prepared.start()?;
     let address = listener.local_addr()?;
     let curl = curl(&address.to_string(), &opened.model_id);
     print(&format!("listening  http://{address}\n\n{curl}\n"))?;
-    serve(listener, App::new(Arc::new(api), engine.handle())).await.context("the server")
+    let app = App::new(Arc::new(api), engine.handle());
+    let drain = Duration::from_secs(values.get(&DRAIN_SECONDS));
+    serve(listener, app, drain).await.context("the server")?;
+    recording.as_ref().map_or(Ok(()), Recording::finish)
 }
 
 /// A request to paste into a shell.

@@ -32,16 +32,21 @@ static ALL: &[&Declared] = &[
     &CHECKPOINT.declared,
     &MODEL_ID.declared,
     &NUMERICS.declared,
-    &DRAFTS.declared,
+    &NO_DRAFTS.declared,
+    &DRAFT_TOKENS.declared,
+    &DRAFT_CONFIDENCE.declared,
     &CACHE_DIR.declared,
     &BACKEND.declared,
     &THREADS.declared,
     &ISA.declared,
     &CONTEXT.declared,
     &PARALLEL.declared,
+    &PLAIN_STREAMS.declared,
     &PREFILL_CHUNK.declared,
     &HOST.declared,
     &PORT.declared,
+    &QUEUE.declared,
+    &DRAIN_SECONDS.declared,
     &LOG_LEVEL.declared,
     &LOG_JSON.declared,
     &PROMPT.declared,
@@ -58,6 +63,7 @@ static ALL: &[&Declared] = &[
     &IGNORE_EOS.declared,
     &JSON.declared,
     &LOGITS.declared,
+    &PROFILE_ROUNDS.declared,
     &SETTINGS_DOC.declared,
     &OUT.declared,
     &FORCE.declared,
@@ -107,13 +113,34 @@ pub static NUMERICS: Setting<String> = Setting::new(Declared {
     ..BASE
 });
 
-/// Whether rounds carry drafts.
-pub static DRAFTS: Setting<String> = Setting::new(Declared {
-    name: "drafts",
-    kind: Kind::Choice(&["on", "off"]),
-    default: "off",
+/// Whether the checkpoint's draft blocks are left out.
+pub static NO_DRAFTS: Setting<bool> = Setting::new(Declared {
+    name: "no-drafts",
+    kind: Kind::Switch,
+    unset: "tokens are drafted where the checkpoint has draft blocks",
     commands: ENGINE,
-    help: "Drafts tokens where the checkpoint has draft blocks; the reply is the same",
+    help: "Drafts no tokens and leaves the draft blocks unread; the reply is the same",
+    ..BASE
+});
+
+/// Drafts of a window.
+pub static DRAFT_TOKENS: Setting<Option<usize>> = Setting::new(Declared {
+    name: "draft-tokens",
+    kind: Kind::Int { min: 1, max: 15 },
+    unset: "as many as a draft pass makes",
+    commands: ENGINE,
+    help: "Drafts a round verifies at most, cut to what a draft pass makes; the reply is the same",
+    ..BASE
+});
+
+/// The least confidence of a draft that is verified.
+pub static DRAFT_CONFIDENCE: Setting<f64> = Setting::new(Declared {
+    name: "draft-confidence",
+    kind: Kind::Float { min: 0.0, max: 1.0 },
+    default: "0",
+    commands: ENGINE,
+    help: "Verifies drafts up to the first that the drafter gives a lower probability of being right; \
+           the reply is the same",
     ..BASE
 });
 
@@ -176,11 +203,22 @@ pub static CONTEXT: Setting<Option<usize>> = Setting::new(Declared {
 /// Requests that run at once.
 pub static PARALLEL: Setting<usize> = Setting::new(Declared {
     name: "parallel",
-    kind: Kind::Int { min: 1, max: 1 },
-    default: "1",
+    kind: Kind::Int { min: 1, max: 64 },
+    default: "4",
     category: Category::Resources,
-    commands: ENGINE,
+    commands: &[Serve, Plan, Doctor],
     help: "Requests that run at once; the others wait in arrival order",
+    ..BASE
+});
+
+/// Decoding requests from which rounds carry no drafts.
+pub static PLAIN_STREAMS: Setting<Option<usize>> = Setting::new(Declared {
+    name: "plain-streams",
+    kind: Kind::Int { min: 1, max: 65 },
+    default: "3",
+    category: Category::Resources,
+    commands: &[Serve, Plan, Doctor],
+    help: "From this many decoding requests on, rounds carry no drafts; the replies are the same",
     ..BASE
 });
 
@@ -216,6 +254,28 @@ pub static PORT: Setting<u64> = Setting::new(Declared {
     category: Category::Server,
     commands: &[Serve, Doctor],
     help: "Port the server listens on; 0 takes a free one and prints it",
+    ..BASE
+});
+
+/// Requests that may wait.
+pub static QUEUE: Setting<Option<usize>> = Setting::new(Declared {
+    name: "queue",
+    kind: Kind::Int { min: 0, max: 65536 },
+    default: "256",
+    category: Category::Server,
+    commands: &[Serve, Doctor],
+    help: "Requests that may wait for one of --parallel; more are refused with status 429",
+    ..BASE
+});
+
+/// What running replies get once the server was told to stop.
+pub static DRAIN_SECONDS: Setting<u64> = Setting::new(Declared {
+    name: "drain-seconds",
+    kind: Kind::Int { min: 0, max: 86400 },
+    default: "20",
+    category: Category::Server,
+    commands: &[Serve, Doctor],
+    help: "Seconds that running replies get to end after the first Ctrl-C or SIGTERM",
     ..BASE
 });
 
@@ -405,6 +465,19 @@ pub static LOGITS: Setting<Option<String>> = Setting::new(Declared {
     help: "Writes logit rows as a safetensors file: `logits` F32 [reply tokens, vocabulary], the row \
            each reply token was chosen from, and `prompt` F32 [rows, vocabulary], the prompt's \
            last rows, 16 at most",
+    ..BASE
+});
+
+/// Where the times of rounds are written.
+pub static PROFILE_ROUNDS: Setting<Option<String>> = Setting::new(Declared {
+    name: "profile-rounds",
+    kind: Kind::Text("FILE"),
+    unset: "nothing is timed",
+    category: Category::Output,
+    commands: &[Serve, Run],
+    env: false,
+    help: "Times every round and prompt piece, prints a table at the end and writes the first 1000 as \
+           a Chrome trace",
     ..BASE
 });
 

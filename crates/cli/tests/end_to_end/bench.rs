@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::{Server, failure, finback, json, stdout, text};
 
 fn demo() -> Server {
-    Server::start(&["--context", "2048", "--drafts", "on"])
+    Server::start(&["--context", "2048"])
 }
 
 #[test]

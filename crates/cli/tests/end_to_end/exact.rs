@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::support::Server;
 
 /// Requests that run at once; more streams than that wait for each other.
-const PARALLEL: &str = "1";
+const PARALLEL: &str = "4";
 /// Streams that are there at once.
 const LEVELS: [usize; 5] = [1, 2, 3, 4, 8];
 const TEMPERATURES: [f64; 2] = [0.0, 0.9];
@@ -88,9 +88,10 @@ fn session(server: &Server, streams: usize, temperature: f64, staggered: bool, a
 
 #[test]
 fn every_reply_in_company_is_the_one_alone_and_undrafted() {
-    let start =
-        |drafts| Server::start(&["--context", "1024", "--drafts", drafts, "--parallel", PARALLEL]);
-    let (serial, server) = (start("off"), start("on"));
+    let start = |drafts: &[&str]| {
+        Server::start(&[&["--context", "1024", "--parallel", PARALLEL], drafts].concat())
+    };
+    let (serial, server) = (start(&["--no-drafts"]), start(&["--plain-streams", "65"]));
     for temperature in TEMPERATURES {
         let requests: Vec<_> = (0..LEVELS[4]).map(|i| request(i, temperature)).collect();
         let alone: Vec<Value> = requests.iter().map(|ask| reply(&serial, ask)).collect();

@@ -54,8 +54,8 @@ fn threads_chunks_and_drafts_change_nothing() {
         &["--threads", "2"][..],
         &["--prefill-chunk", "17"],
         &["--isa", "portable"],
-        &["--drafts", "on"],
-        &["--drafts", "on", "--prefill-chunk", "16"],
+        &["--no-drafts"],
+        &["--draft-tokens", "2", "--prefill-chunk", "16"],
     ] {
         assert_eq!(run("full", &prompt, more)["token_sha"], wanted["token_sha"], "{more:?}");
     }

@@ -1,14 +1,14 @@
 //! The target's head, the choice of tokens, and the drafter around its layers.
 
 use finback_numerics::sample::{self, Params, Scratch};
-use finback_ops::{OpsResult, Rows, Sampling};
+use finback_ops::{Adjust, OpsResult, Penalties, Rows, Sampling};
 
 use crate::device::{Input, Job, lift_row};
 use crate::kernel::kernel;
 use crate::ops::CpuOps;
 use crate::par::{each, parts};
 use crate::row;
-use crate::simd::Simd;
+use crate::simd::{Isa, Simd};
 
 impl CpuOps {
     pub(crate) fn head_step(&mut self, rows: Rows, at: usize) -> OpsResult {
@@ -44,22 +44,31 @@ impl CpuOps {
         self.device.linear(input, &mut [Job::new(&spec.head, out, vocab)], false)
     }
 
-    pub(crate) fn choose_step(&mut self, at: usize, params: &[(Sampling, usize)]) -> OpsResult {
+    pub(crate) fn choose_step(
+        &mut self,
+        at: usize,
+        params: &[(Sampling, usize)],
+        adjust: &Adjust,
+    ) -> OpsResult {
         let (vocab, work) = (self.spec.dims.vocab, &mut self.work);
         work.choices.clear();
         work.choices.resize(params.len(), None);
         let split = parts(0..params.len(), self.device.team.threads());
+        let logits = &mut work.logits[at * vocab..(at + params.len()) * vocab];
         let mut contexts: Vec<_> = crate::par::cut(&mut work.choices, 1, &split)
             .into_iter()
+            .zip(crate::par::cut(logits, vocab, &split))
             .zip(&mut self.samplers)
             .zip(split)
             .collect();
-        let (isa, logits) = (self.device.isa, &work.logits);
-        each(&mut self.device.team, &mut contexts, |_, ((choices, scratch), part)| {
-            for (choice, i) in choices.iter_mut().zip(part.clone()) {
-                let row = &logits[(at + i) * vocab..(at + i + 1) * vocab];
+        let isa = self.device.isa;
+        each(&mut self.device.team, &mut contexts, |_, (((choices, rows), scratch), part)| {
+            for ((choice, row), i) in
+                choices.iter_mut().zip(rows.chunks_exact_mut(vocab)).zip(part.clone())
+            {
                 let (sampling, position) = &params[i];
-                *choice = choose(isa, row, &params_of(sampling), *position as u64, scratch);
+                let (params, position) = (params_of(sampling), *position as u64);
+                *choice = choose_adjusted(isa, row, adjust.row(i), &params, position, scratch);
             }
         })?;
         Ok(())
@@ -94,7 +103,12 @@ impl CpuOps {
         self.logits(&drafter.norm, rows, at)
     }
 
-    pub(crate) fn draft_chain_step(&mut self, at: usize, params: &[Sampling]) -> OpsResult {
+    pub(crate) fn draft_chain_step(
+        &mut self,
+        at: usize,
+        params: &[(Sampling, Penalties)],
+        adjust: &Adjust,
+    ) -> OpsResult {
         let spec = self.spec.clone();
         let Some(drafter) = &spec.drafter else { return Ok(()) };
         let (d, vocab, rank) = (spec.dims.hidden, spec.dims.vocab, drafter.markov_embed.inp);
@@ -120,21 +134,18 @@ impl CpuOps {
             let input = Input { x: &self.markov, stride: rank, rows: 0..spans, round: true };
             let job = Job::new(&drafter.markov_head, &mut self.markov_logits, vocab);
             self.device.linear(input, &mut [job], false)?;
-            for (i, sampling) in params.iter().enumerate() {
+            for (i, (sampling, penalties)) in params.iter().enumerate() {
                 let row = at + i * block + j;
                 let logits = &mut work.logits[row * vocab..(row + 1) * vocab];
                 let term = &self.markov_logits[i * vocab..(i + 1) * vocab];
                 logits.iter_mut().zip(term).for_each(|(l, m)| *l += m);
                 let position = work.spans[i].start + 1 + j;
                 // A row that cannot be chosen from proposes id 0: a wrong draft costs, never harms.
-                let choice = choose(
-                    isa,
-                    logits,
-                    &params_of(sampling),
-                    position as u64,
-                    &mut self.samplers[0],
-                );
-                work.drafts[i * block + j] = choice.unwrap_or(0);
+                let chain = &mut work.drafts[i * block..=i * block + j];
+                let adds = chain_adds(adjust.row(i), &chain[..j], penalties);
+                let (params, scratch) = (params_of(sampling), &mut self.samplers[0]);
+                let choice = choose_adjusted(isa, logits, &adds, &params, position as u64, scratch);
+                chain[j] = choice.unwrap_or(0);
             }
         }
         Ok(())
@@ -157,6 +168,40 @@ fn choose_body<S: Simd>(
     scratch: &mut Scratch,
 ) -> Option<u32> {
     sample::choose(logits, params, position, scratch)
+}
+
+/// [`choose`] with `adds` on the row, which then has its own values again.
+fn choose_adjusted(
+    isa: Isa,
+    row: &mut [f32],
+    adds: &[(u32, f32)],
+    params: &Params,
+    position: u64,
+    scratch: &mut Scratch,
+) -> Option<u32> {
+    if adds.is_empty() {
+        return choose(isa, row, params, position, scratch);
+    }
+    let own: Vec<f32> = adds.iter().map(|&(id, _)| row[id as usize]).collect();
+    adds.iter().for_each(|&(id, add)| row[id as usize] += add);
+    let choice = choose(isa, row, params, position, scratch);
+    adds.iter().zip(own).for_each(|(&(id, _), own)| row[id as usize] = own);
+    choice
+}
+
+/// What is added to a draft row: the span's own entries, and what the chain's drafts so far cost.
+fn chain_adds(entries: &[(u32, f32)], drafts: &[u32], penalties: &Penalties) -> Vec<(u32, f32)> {
+    let mut adds = entries.to_vec();
+    if penalties.is_none() {
+        return adds;
+    }
+    for &id in drafts {
+        match adds.iter_mut().find(|(named, _)| *named == id) {
+            Some((_, add)) => *add -= penalties.frequency,
+            None => adds.push((id, -penalties.presence - penalties.frequency)),
+        }
+    }
+    adds
 }
 
 fn params_of(sampling: &Sampling) -> Params {

@@ -47,7 +47,8 @@ pub fn prompt(
 
 /// One token, kept.
 pub fn step(r: &mut dyn Runner, slot: SlotId, token: u32) -> Choice {
-    let window = Window { slot, tokens: &[token], sampling: Sampling::GREEDY, logits: true };
+    let window =
+        Window { slot, tokens: &[token], sampling: Sampling::GREEDY, adjust: &[], logits: true };
     let choice = r.windows(&[window]).unwrap().remove(0).remove(0);
     r.keep(slot, 1).unwrap();
     choice

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use finback_cpu::simd::Isa;
 use finback_model::{DraftRequest, ModelRunner, Runner, Window};
-use finback_ops::{ModelSpec, Numerics, Sampling};
+use finback_ops::{ModelSpec, Numerics, Penalties, Sampling};
 use finback_testkit::{CHECKPOINTS, cases};
 
 use crate::load::{ops, prompt, spec_of, step};
@@ -55,7 +55,7 @@ fn a_prompt_equals_running_every_row_of_every_layer() {
         for n in [2, 17, 40, 150] {
             let (mut r, ids) = (runner(&spec, 1), ids(n));
             prompt(&mut r, 0, &ids[..1], 160, 1);
-            r.finish(0, Sampling::GREEDY, false).unwrap();
+            r.finish(0, Sampling::GREEDY, &[], false).unwrap();
             let last: Vec<Vec<f32>> =
                 ids[1..].iter().map(|&id| step(&mut r, 0, id).logits.unwrap()).collect();
             let everything = r.state(0).unwrap();
@@ -73,7 +73,7 @@ fn any_prefix_of_any_window_can_be_kept() {
     let start = 30;
     for slot in [0, 1] {
         prompt(&mut r, slot, &ids[..start], 160, 1);
-        r.finish(slot, Sampling::GREEDY, false).unwrap();
+        r.finish(slot, Sampling::GREEDY, &[], false).unwrap();
     }
     let serial: Vec<_> =
         ids[start..].iter().map(|&id| step(&mut r, 1, id).logits.unwrap()).collect();
@@ -85,7 +85,13 @@ fn any_prefix_of_any_window_can_be_kept() {
         // The rows past the kept ones are wrong guesses.
         let mut tokens = ids[at..at + rows].to_vec();
         tokens[kept..].iter_mut().for_each(|t| *t = (*t + 11) % 500);
-        let window = Window { slot: 0, tokens: &tokens, sampling: Sampling::GREEDY, logits: true };
+        let window = Window {
+            slot: 0,
+            tokens: &tokens,
+            sampling: Sampling::GREEDY,
+            adjust: &[],
+            logits: true,
+        };
         let choices = r.windows(&[window]).unwrap().remove(0);
         for (i, choice) in choices.iter().take(kept).enumerate() {
             let got = choice.logits.as_ref().unwrap();
@@ -109,7 +115,7 @@ fn company_threads_and_instruction_sets_do_not_show() {
         let mut r = ModelRunner::new(Box::new(ops(&spec, slots, threads, isa)), spec.clone());
         for slot in 0..slots {
             prompt(&mut r, slot, &ids[..20 + 13 * slot], 50, 1);
-            r.finish(slot, Sampling::GREEDY, false).unwrap();
+            r.finish(slot, Sampling::GREEDY, &[], false).unwrap();
         }
         let mut out = Vec::new();
         for round in 0..4 {
@@ -118,6 +124,7 @@ fn company_threads_and_instruction_sets_do_not_show() {
                     slot,
                     tokens: &ids[round * 5..round * 5 + 1 + (slot + round) % 4],
                     sampling: Sampling { temperature: 1.0, seed: 7, ..Sampling::GREEDY },
+                    adjust: &[],
                     logits: true,
                 })
                 .collect();
@@ -128,7 +135,13 @@ fn company_threads_and_instruction_sets_do_not_show() {
             let rows: Vec<_> = choices[0].iter().map(|c| c.logits.clone().unwrap()).collect();
             let tokens: Vec<_> = choices[0].iter().map(|c| c.token).collect();
             let drafts: Vec<_> = (0..slots)
-                .map(|slot| DraftRequest { slot, anchor: 9, sampling: Sampling::GREEDY })
+                .map(|slot| DraftRequest {
+                    slot,
+                    anchor: 9,
+                    sampling: Sampling::GREEDY,
+                    adjust: &[],
+                    penalties: Penalties::default(),
+                })
                 .collect();
             let draft = r.draft(&drafts).unwrap().remove(0);
             let confidence: Vec<u32> = draft.confidence.iter().map(|c| c.to_bits()).collect();
@@ -158,7 +171,13 @@ fn a_reused_slot_and_its_blocks_read_as_fresh() {
 fn wrong_calls_are_refused_and_change_nothing() {
     let spec = full();
     let mut r = runner(&spec, 2);
-    let window = |slot, tokens| Window { slot, tokens, sampling: Sampling::GREEDY, logits: false };
+    let window = |slot, tokens| Window {
+        slot,
+        tokens,
+        sampling: Sampling::GREEDY,
+        adjust: &[],
+        logits: false,
+    };
     let text = |e: finback_model::RunnerError| e.to_string();
     assert_eq!(
         text(r.begin(2, &[1], 8, 1).unwrap_err()),
@@ -178,7 +197,7 @@ fn wrong_calls_are_refused_and_change_nothing() {
     );
     r.begin(0, &[1, 2, 3], 8, 1).unwrap();
     assert_eq!(
-        text(r.finish(0, Sampling::GREEDY, false).unwrap_err()),
+        text(r.finish(0, Sampling::GREEDY, &[], false).unwrap_err()),
         "slot 0 is running its prompt, the call needs it at its prompt's end"
     );
     assert_eq!(
@@ -186,7 +205,7 @@ fn wrong_calls_are_refused_and_change_nothing() {
         "slot 1 is idle, the call needs it ready"
     );
     assert_eq!(r.piece(0, 160).unwrap(), 0);
-    r.finish(0, Sampling::GREEDY, false).unwrap();
+    r.finish(0, Sampling::GREEDY, &[], false).unwrap();
     let two = [window(0, &[5]), window(0, &[6])];
     assert_eq!(text(r.windows(&two).unwrap_err()), "slot 0 appears twice in one round");
     let long = [7; 17];
@@ -204,7 +223,13 @@ fn wrong_calls_are_refused_and_change_nothing() {
     r.keep(0, 0).unwrap();
     assert!(r.state(0).unwrap() == before);
     let no_drafts = spec_of(&finback_testkit::checkpoint("engram"), Numerics::PLAIN);
-    let request = DraftRequest { slot: 0, anchor: 1, sampling: Sampling::GREEDY };
+    let request = DraftRequest {
+        slot: 0,
+        anchor: 1,
+        sampling: Sampling::GREEDY,
+        adjust: &[],
+        penalties: Penalties::default(),
+    };
     let refused = runner(&no_drafts, 1).draft(&[request]).unwrap_err();
     assert_eq!(text(refused), "this checkpoint has no draft blocks");
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use finback_cpu::simd::Isa;
 use finback_model::{Choice, DraftRequest, ModelRunner, Runner, Window};
-use finback_ops::{ModelSpec, Numerics, Sampling};
+use finback_ops::{ModelSpec, Numerics, Penalties, Sampling};
 use finback_testkit::{CHECKPOINTS, checkpoint};
 use proptest::prelude::*;
 
@@ -149,14 +149,14 @@ impl Pair {
     fn finish(&mut self, slot: usize, head: usize) {
         let rows = self.subject.prompt_logits(slot).unwrap();
         let s = &mut self.slots[slot];
-        let choice = self.subject.finish(slot, s.sampling, true).unwrap();
+        let choice = self.subject.finish(slot, s.sampling, &[], true).unwrap();
         s.phase = Phase::Ready;
 
         let alone = &mut self.alone[slot];
         alone.release(0).unwrap();
         alone.begin(0, &s.ids[..1], s.room, 1).unwrap();
         assert_eq!(alone.piece(0, 1).unwrap(), 0);
-        let mut last = VecDeque::from([alone.finish(0, s.sampling, true).unwrap()]);
+        let mut last = VecDeque::from([alone.finish(0, s.sampling, &[], true).unwrap()]);
         for &id in &s.ids[1..] {
             last.push_back(step(alone, id, s.sampling));
             if last.len() > head {
@@ -190,6 +190,7 @@ impl Pair {
                 slot: *slot,
                 tokens,
                 sampling: self.slots[*slot].sampling,
+                adjust: &[],
                 logits: true,
             })
             .collect();
@@ -229,9 +230,15 @@ impl Pair {
         let request = |slot: usize| {
             let s = &self.slots[slot];
             let anchor = id(slot, s.life, s.ids.len(), 0);
-            DraftRequest { slot, anchor, sampling: s.sampling }
+            DraftRequest {
+                slot,
+                anchor,
+                sampling: s.sampling,
+                adjust: &[],
+                penalties: Penalties::default(),
+            }
         };
-        let requests: Vec<DraftRequest> = (0..SLOTS)
+        let requests: Vec<DraftRequest<'_>> = (0..SLOTS)
             .filter(|&slot| slots[slot] && self.slots[slot].phase == Phase::Ready)
             .map(request)
             .collect();
@@ -265,7 +272,7 @@ fn id(slot: usize, life: u32, at: usize, other: u32) -> u32 {
 
 /// One row, kept.
 fn step(runner: &mut ModelRunner, token: u32, sampling: Sampling) -> Choice {
-    let window = Window { slot: 0, tokens: &[token], sampling, logits: true };
+    let window = Window { slot: 0, tokens: &[token], sampling, adjust: &[], logits: true };
     let choice = runner.windows(&[window]).unwrap().remove(0).remove(0);
     runner.keep(0, 1).unwrap();
     choice

@@ -6,7 +6,10 @@ use std::sync::{Arc, Mutex};
 use finback_cpu::CpuOps;
 use finback_cpu::simd::Isa;
 use finback_model::{ModelRunner, Runner, Window};
-use finback_ops::{Keep, Limits, ModelSpec, Numerics, Ops, OpsResult, Rows, Sampling, Site, Span};
+use finback_ops::{
+    Adjust, Keep, Limits, ModelSpec, Numerics, Ops, OpsResult, Penalties, Rows, Sampling, Site,
+    Span,
+};
 use finback_testkit::{CHECKPOINTS, cases, logits};
 
 use crate::load::{ops, spec_of};
@@ -101,10 +104,10 @@ impl Ops for Traced {
         fn attn_out(layer: usize, rows: Rows);
         fn experts(layer: usize, rows: Rows);
         fn head(rows: Rows, at: usize);
-        fn choose(at: usize, params: &[(Sampling, usize)]);
+        fn choose(at: usize, params: &[(Sampling, usize)], adjust: &Adjust);
         fn draft_context(rows: Rows);
         fn draft_head(rows: Rows, at: usize);
-        fn draft_chain(at: usize, params: &[Sampling]);
+        fn draft_chain(at: usize, params: &[(Sampling, Penalties)], adjust: &Adjust);
         fn keep(keeps: &[Keep], computed_from: &[usize]);
         fn reset(slot: usize);
         fn read_choices(out: &mut Vec<Option<u32>>);
@@ -119,9 +122,15 @@ pub fn run_rows(r: &mut ModelRunner, ids: &[u32], mut note: impl FnMut(usize)) {
     r.begin(0, &ids[..1], ids.len() + 16, 1).unwrap();
     r.piece(0, 1).unwrap();
     note(0);
-    r.finish(0, Sampling::GREEDY, false).unwrap();
+    r.finish(0, Sampling::GREEDY, &[], false).unwrap();
     for (i, &id) in ids.iter().enumerate().skip(1) {
-        let window = Window { slot: 0, tokens: &[id], sampling: Sampling::GREEDY, logits: false };
+        let window = Window {
+            slot: 0,
+            tokens: &[id],
+            sampling: Sampling::GREEDY,
+            adjust: &[],
+            logits: false,
+        };
         r.windows(&[window]).unwrap();
         note(i);
         r.keep(0, 1).unwrap();

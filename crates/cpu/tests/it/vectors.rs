@@ -1,7 +1,7 @@
 //! The stored cases: plain numerics, rounded linear inputs, release numerics.
 
 use finback_model::{DraftRequest, Runner};
-use finback_ops::{Numerics, Sampling};
+use finback_ops::{Numerics, Penalties, Sampling};
 use finback_testkit::{CHECKPOINTS, cases, logits, release_rows};
 
 use crate::load::{prompt, runner, step};
@@ -27,9 +27,15 @@ fn plain_numerics_give_the_stored_rows_tokens_and_drafts() {
                 assert!(d < 1e-3, "{} row {i}: {d}", case.name);
                 assert_eq!(argmax(row), case.last.argmax[i], "{} row {i}", case.name);
             }
-            let first = r.finish(0, Sampling::GREEDY, false).unwrap().token.unwrap();
+            let first = r.finish(0, Sampling::GREEDY, &[], false).unwrap().token.unwrap();
             if let Some(draft) = &case.draft {
-                let request = DraftRequest { slot: 0, anchor: first, sampling: Sampling::GREEDY };
+                let request = DraftRequest {
+                    slot: 0,
+                    anchor: first,
+                    sampling: Sampling::GREEDY,
+                    adjust: &[],
+                    penalties: Penalties::default(),
+                };
                 let got = r.draft(&[request]).unwrap().remove(0);
                 assert_eq!((first, &got.tokens), (draft.anchor, &draft.tokens), "{}", case.name);
                 let want = logits(&format!("{}/draft", case.name)).unwrap();

@@ -9,7 +9,7 @@ use finback_cpu::{CpuOps, CpuOptions};
 use finback_model::reference::Reference;
 use finback_model::reference::fuzz::Dice;
 use finback_model::{Config, DraftRequest, ModelRunner, Runner, Window, spec};
-use finback_ops::{Limits, Numerics, Sampling};
+use finback_ops::{Limits, Numerics, Penalties, Sampling};
 
 /// Relative noise in the oracle that finds rows on an edge: about that of f32 arithmetic.
 const JITTER: f64 = 2e-7;
@@ -78,7 +78,7 @@ impl Subject {
                 rows[prompt - head + i] = Some(lift(row));
             }
         }
-        let choice = r.finish(0, Sampling::GREEDY, true).unwrap();
+        let choice = r.finish(0, Sampling::GREEDY, &[], true).unwrap();
         rows[prompt - 1] = choice.logits.map(|row| lift(&row));
         let mut at = prompt;
         while at < ids.len() {
@@ -88,7 +88,7 @@ impl Subject {
             let mut tokens = ids[at..at + kept].to_vec();
             tokens.extend(dice.tokens(count - kept, self.config.vocab_size));
             let sampling = Sampling::GREEDY;
-            let window = Window { slot: 0, tokens: &tokens, sampling, logits: true };
+            let window = Window { slot: 0, tokens: &tokens, sampling, adjust: &[], logits: true };
             let choices = r.windows(&[window]).unwrap().remove(0);
             r.keep(0, kept).unwrap();
             for (i, choice) in choices.into_iter().take(kept).enumerate() {
@@ -105,7 +105,13 @@ fn draft(r: &mut ModelRunner, anchor: u32) -> Vec<Vec<f64>> {
     if r.info().draft_tokens == 0 {
         return Vec::new();
     }
-    let request = DraftRequest { slot: 0, anchor, sampling: Sampling::GREEDY };
+    let request = DraftRequest {
+        slot: 0,
+        anchor,
+        sampling: Sampling::GREEDY,
+        adjust: &[],
+        penalties: Penalties::default(),
+    };
     let got = r.draft(&[request]).unwrap().remove(0);
     let row = |(i, &confidence): (usize, &f32)| {
         let mut row = lift(&r.logit_row(i).unwrap());

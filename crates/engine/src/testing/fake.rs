@@ -5,7 +5,7 @@ use finback_model::{
 };
 use finback_ops::Sampling;
 
-use super::{NextToken, mix};
+use super::{NextToken, adjusted, mix};
 
 /// What a slot is doing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -73,6 +73,8 @@ pub struct FakeRunner {
     next: NextToken,
     /// Of 8 drafts, how many are right.
     right_of_8: u64,
+    /// The raw confidence in a window's first draft; each after it has 1 less.
+    confidence: f32,
     hook: Hook,
 }
 
@@ -81,13 +83,21 @@ impl FakeRunner {
     #[must_use]
     pub fn new(info: RunnerInfo, next: NextToken) -> Self {
         let slots = vec![Slot::default(); info.slots];
-        Self { info, slots, next, right_of_8: 5, hook: Box::new(|_, _| Ok(())) }
+        Self { info, slots, next, right_of_8: 5, confidence: 0.0, hook: Box::new(|_, _| Ok(())) }
     }
 
     /// Of every 8 drafts, how many are right.
     #[must_use]
     pub fn right_drafts(mut self, of_8: u64) -> Self {
         self.right_of_8 = of_8;
+        self
+    }
+
+    /// The raw confidence (a logit) in a window's first draft, 0 where not set; each draft after it
+    /// has 1 less.
+    #[must_use]
+    pub fn confidence(mut self, first: f32) -> Self {
+        self.confidence = first;
         self
     }
 
@@ -131,7 +141,13 @@ impl FakeRunner {
         }
     }
 
-    fn choice(&self, history: &[u32], sampling: &Sampling, logits: bool) -> Choice {
+    fn choice(
+        &self,
+        history: &[u32],
+        sampling: &Sampling,
+        adds: &[(u32, f32)],
+        logits: bool,
+    ) -> Choice {
         let token = (self.next)(history, sampling);
         let row = || {
             let mut row = vec![0.0; self.info.vocab];
@@ -140,7 +156,8 @@ impl FakeRunner {
             }
             row
         };
-        Choice { token, logits: logits.then(row) }
+        let chosen = token.map(|token| adjusted(token, adds));
+        Choice { token: chosen, logits: logits.then(row) }
     }
 
     fn check_window(&self, window: &Window<'_>) -> RunnerResult<()> {
@@ -210,14 +227,20 @@ impl Runner for FakeRunner {
         }
     }
 
-    fn finish(&mut self, slot: SlotId, sampling: Sampling, logits: bool) -> RunnerResult<Choice> {
+    fn finish(
+        &mut self,
+        slot: SlotId,
+        sampling: Sampling,
+        adjust: &[(u32, f32)],
+        logits: bool,
+    ) -> RunnerResult<Choice> {
         (self.hook)(Call::Finish, &[slot])?;
         let found = self.slot(slot)?;
         if found.state != (State::Prompt { ran: found.ids.len() }) {
             return Err(wrong(slot, &found.state, "at the end of its prompt"));
         }
         found.state = State::Between;
-        Ok(self.choice(&self.slots[slot].ids, &sampling, logits))
+        Ok(self.choice(&self.slots[slot].ids, &sampling, adjust, logits))
     }
 
     fn prompt_logits(&mut self, slot: SlotId) -> RunnerResult<Vec<Vec<f32>>> {
@@ -227,7 +250,7 @@ impl Runner for FakeRunner {
         if found.state != (State::Prompt { ran: len }) {
             return Err(wrong(slot, &found.state, "at the end of its prompt"));
         }
-        let row = |end| self.choice(&found.ids[..end], &Sampling::GREEDY, true).logits;
+        let row = |end| self.choice(&found.ids[..end], &Sampling::GREEDY, &[], true).logits;
         Ok((len - found.head_rows.min(len) + 1..=len).filter_map(row).collect())
     }
 
@@ -243,9 +266,10 @@ impl Runner for FakeRunner {
         for window in windows {
             let mut history = self.slots[window.slot].ids.clone();
             let mut rows = Vec::new();
-            for &id in window.tokens {
+            for (row, &id) in window.tokens.iter().enumerate() {
                 history.push(id);
-                rows.push(self.choice(&history, &window.sampling, window.logits));
+                let adds = window.adjust.get(row).map_or(&[][..], Vec::as_slice);
+                rows.push(self.choice(&history, &window.sampling, adds, window.logits));
             }
             choices.push(rows);
             self.slots[window.slot].state = State::Open { window: window.tokens.to_vec() };
@@ -269,7 +293,7 @@ impl Runner for FakeRunner {
         Ok(())
     }
 
-    fn draft(&mut self, requests: &[DraftRequest]) -> RunnerResult<Vec<Draft>> {
+    fn draft(&mut self, requests: &[DraftRequest<'_>]) -> RunnerResult<Vec<Draft>> {
         (self.hook)(Call::Draft, &requests.iter().map(|r| r.slot).collect::<Vec<_>>())?;
         let count = self.info.draft_tokens;
         if count == 0 {
@@ -286,13 +310,15 @@ impl Runner for FakeRunner {
             let mut tokens = Vec::new();
             for _ in 0..count {
                 let right = (self.next)(&history, &request.sampling).unwrap_or(0);
+                let right = adjusted(right, request.adjust);
                 let luck = mix(&history, 0x5eed) % 8;
                 let wrong = (right + 1) % self.info.vocab as u32;
                 let token = if luck < self.right_of_8 { right } else { wrong };
                 tokens.push(token);
                 history.push(token);
             }
-            drafts.push(Draft { confidence: vec![0.0; count], tokens });
+            let confidence = (0..count).map(|place| self.confidence - place as f32).collect();
+            drafts.push(Draft { confidence, tokens });
         }
         Ok(drafts)
     }

@@ -13,7 +13,7 @@ mod requests;
 
 use std::sync::{Arc, OnceLock};
 
-use finback_engine::{Event, FinishReason, Timings};
+use finback_engine::{DraftCount, Event, FinishReason, Timings};
 use finback_protocol::{Api, ApiOptions, Defaults, Output, Prepared, Progress};
 use finback_tokenizer::{SYNTHETIC, Tokenizer};
 use serde_json::Value;
@@ -58,14 +58,23 @@ fn timings() -> Timings {
         rounds: 4,
         drafted: 8,
         accepted: 3,
+        drafts: std::array::from_fn(|place| match place {
+            0 => DraftCount { offered: 4, accepted: 2 },
+            1 => DraftCount { offered: 4, accepted: 1 },
+            _ => DraftCount::default(),
+        }),
     }
+}
+
+fn token(id: u32) -> Event {
+    Event::Token { id, logits: None, logprobs: None, timings: timings() }
 }
 
 /// Sends the events of a reply of `ids`; returns the chunks and how it stood at the end. As the
 /// server, it stops once the reply is whole.
 fn play(output: &mut Output, ids: &[u32], reason: FinishReason) -> (Vec<Value>, Progress) {
     let events = std::iter::once(Event::Started { cached_tokens: 4 })
-        .chain(ids.iter().map(|&id| Event::Token { id, logits: None, timings: timings() }))
+        .chain(ids.iter().map(|&id| token(id)))
         .chain([Event::Finished { reason, timings: timings() }]);
     let mut chunks = Vec::new();
     for event in events {

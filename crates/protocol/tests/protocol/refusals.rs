@@ -80,10 +80,7 @@ fn what_is_not_there_is_refused_by_name() {
         ("n", json!(2), "1"),
         ("n", json!("1"), "1"),
         ("best_of", json!(3), "1"),
-        ("presence_penalty", json!(0.5), "0"),
-        ("frequency_penalty", json!(-1), "0"),
         ("repetition_penalty", json!(1.1), "1"),
-        ("logit_bias", json!({"5": 1}), "an empty object"),
         ("min_tokens", json!(4), "0"),
         ("stop_token_ids", json!([3]), "an empty list"),
         ("prompt_logprobs", json!(1), "null"),
@@ -99,16 +96,12 @@ fn what_is_not_there_is_refused_by_name() {
         check(refused(&json!({field: value})), field, &value, accepted);
         check(chat_refused(&json!({field: value})), field, &value, accepted);
     }
-    for (field, value, accepted) in [
-        ("echo", json!(true), "false"),
-        ("suffix", json!("end"), "an empty text"),
-        ("logprobs", json!(0), "false"),
-    ] {
+    for (field, value, accepted) in
+        [("echo", json!(true), "false"), ("suffix", json!("end"), "an empty text")]
+    {
         check(refused(&json!({field: value})), field, &value, accepted);
     }
     for (field, value, accepted) in [
-        ("logprobs", json!(true), "false"),
-        ("top_logprobs", json!(2), "0"),
         ("response_format", json!({"type": "json_object"}), "{\"type\":\"text\"}"),
         ("functions", json!([{}]), "an empty list"),
         ("modalities", json!(["audio"]), "[\"text\"]"),
@@ -242,4 +235,57 @@ fn another_model_is_not_found() {
 fn long_values_are_shortened() {
     let error = refused(&json!({"temperature": "9".repeat(1000)})).to_string();
     assert!(error.len() < 130 && error.contains('…'), "{error}");
+}
+
+#[test]
+fn penalties_bias_and_log_probabilities_have_ranges() {
+    let penalty = "a number from -2 to 2";
+    for (fields, field, message) in [
+        (
+            json!({"presence_penalty": 2.5}),
+            "presence_penalty",
+            format!("is 2.5; accepted: {penalty}"),
+        ),
+        (
+            json!({"frequency_penalty": "1"}),
+            "frequency_penalty",
+            format!("is \"1\"; accepted: {penalty}"),
+        ),
+        (
+            json!({"logit_bias": {"5": 101}}),
+            "logit_bias.5",
+            "is 101; accepted: a number from -100 to 100".into(),
+        ),
+        (
+            json!({"logit_bias": {"five": 1}}),
+            "logit_bias",
+            "is \"five\"; accepted: token ids as keys".into(),
+        ),
+        (json!({"draft": 1}), "draft", "is 1; accepted: true or false".into()),
+    ] {
+        for error in [refused(&fields), chat_refused(&fields)] {
+            assert_eq!(error.to_string(), format!("{field} {message}"));
+            assert_eq!((error.param(), error.code()), (Some(field), "invalid_value"));
+        }
+    }
+    let range = "a whole number from 0 to 20";
+    let message = |error: Error| error.to_string();
+    assert_eq!(
+        message(refused(&json!({"logprobs": 21}))),
+        format!("logprobs is 21; accepted: {range}")
+    );
+    assert_eq!(
+        message(refused(&json!({"logprobs": true}))),
+        format!("logprobs is true; accepted: {range}")
+    );
+    let fields = json!({"logprobs": true, "top_logprobs": 21});
+    assert_eq!(message(chat_refused(&fields)), format!("top_logprobs is 21; accepted: {range}"));
+    assert_eq!(
+        message(chat_refused(&json!({"top_logprobs": 2}))),
+        "top_logprobs is 2; accepted: 0, or \"logprobs\": true beside it"
+    );
+    assert_eq!(
+        message(chat_refused(&json!({"logprobs": 1}))),
+        "logprobs is 1; accepted: true or false"
+    );
 }

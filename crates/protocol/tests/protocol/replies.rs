@@ -1,11 +1,11 @@
 //! What tokens become.
 
-use finback_engine::{Event, FinishReason};
+use finback_engine::{Event, FinishReason, Logprobs};
 use finback_protocol::{Piece, Prepared, Progress, TokenSha};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::{EOS, api, byte_ids, ids, play, streamed, timings, whole};
+use crate::{EOS, api, byte_ids, ids, play, streamed, timings, token, whole};
 
 fn chat(fields: &Value) -> Prepared {
     let mut body = json!({"messages": [{"role": "user", "content": "Hi"}]});
@@ -56,7 +56,8 @@ fn a_whole_chat_reply_has_reasoning_content_usage_and_runtime() {
         body["finback"],
         json!({
             "token_sha": sha(&reply), "cached_tokens": 4, "rounds": 4,
-            "drafts": {"offered": 8, "accepted": 3}, "numerics": "release",
+            "drafts": {"offered": 8, "accepted": 3, "by_position": [
+                {"offered": 4, "accepted": 2}, {"offered": 4, "accepted": 1}]}, "numerics": "release",
             "timings": {"queue_s": 0.25, "prompt_s": 2.0, "decode_s": 0.5,
                 "prompt_tokens_per_s": 5.0, "decode_tokens_per_s": decode_rate},
         })
@@ -262,7 +263,7 @@ fn a_terminal_gets_typed_pieces() {
     let mut talk = api().talk(body).unwrap().output;
     let mut pieces = Vec::new();
     for id in ids("ab</think>yes") {
-        pieces.extend(talk.push(Event::Token { id, logits: None, timings: timings() }).0);
+        pieces.extend(talk.push(token(id)).0);
     }
     assert_eq!(pieces.first(), Some(&Piece::Reasoning("a".into())));
     assert_eq!(pieces.last(), Some(&Piece::Content("es".into())));
@@ -303,5 +304,88 @@ proptest! {
         let api = api();
         prop_assert!(api.chat(&body).is_err());
         prop_assert!(api.completion(&body).is_err());
+    }
+}
+
+/// The chunks of a reply whose tokens each have a log-probability of minus their place, and a
+/// likeliest token, `a`.
+fn with_logprobs(prepared: Prepared, reply: &[u32]) -> (Vec<Value>, Value) {
+    let count = prepared.request.logprobs.unwrap();
+    let a = ids("a")[0];
+    let mut output = prepared.output;
+    let mut chunks = output.push(Event::Started { cached_tokens: 0 }).0;
+    for (place, &id) in reply.iter().enumerate() {
+        let top = [(a, -0.25)].into_iter().take(count).collect();
+        let logprobs = Some(Logprobs { own: -(place as f32), top });
+        chunks
+            .extend(output.push(Event::Token { id, logits: None, logprobs, timings: timings() }).0);
+    }
+    let end = Event::Finished { reason: FinishReason::Stop, timings: timings() };
+    chunks.extend(output.push(end).0);
+    let body = output.body();
+    (chunks, body)
+}
+
+#[test]
+fn chat_log_probabilities_have_bytes_and_their_place() {
+    let reply = [ids("hm</think>"), byte_ids("\u{e9}!".as_bytes()), vec![EOS]].concat();
+    let thought = ids("hm").len();
+    let first = -(ids("hm</think>").len() as f32);
+    let fields = json!({"logprobs": true, "top_logprobs": 1});
+    let (_, body) = with_logprobs(chat(&fields), &reply);
+    let top = json!([{"token": "a", "logprob": -0.25, "bytes": [97]}]);
+    let logprobs = &body["choices"][0]["logprobs"];
+    assert_eq!(
+        logprobs["content"],
+        json!([
+            {"token": "\\xc3", "logprob": first, "bytes": [195], "top_logprobs": top},
+            {"token": "\\xa9", "logprob": first - 1.0, "bytes": [169], "top_logprobs": top},
+            {"token": "!", "logprob": first - 2.0, "bytes": [33], "top_logprobs": top},
+        ])
+    );
+    assert_eq!(logprobs["reasoning_content"].as_array().unwrap().len(), thought);
+    let fields = json!({"logprobs": true, "stream": true});
+    let (chunks, _) = with_logprobs(chat(&fields), &reply);
+    let streamed: Vec<&Value> = chunks
+        .iter()
+        .filter_map(|chunk| chunk["choices"][0]["logprobs"]["content"].as_array())
+        .flatten()
+        .collect();
+    assert_eq!(streamed.len(), 3);
+    assert_eq!(streamed[2]["logprob"], first - 2.0);
+    assert_eq!(streamed[2]["top_logprobs"], json!([]));
+}
+
+#[test]
+fn completion_log_probabilities_are_lists_side_by_side() {
+    let reply = byte_ids("\u{e9}b!".as_bytes());
+    let (_, body) = with_logprobs(completion(&json!({"logprobs": 1})), &reply);
+    assert_eq!(
+        body["choices"][0]["logprobs"],
+        json!({
+            "tokens": ["\\xc3", "\\xa9", "b", "!"],
+            "token_logprobs": [0.0, -1.0, -2.0, -3.0],
+            "top_logprobs": [
+                {"a": -0.25, "\\xc3": 0.0}, {"a": -0.25, "\\xa9": -1.0},
+                {"a": -0.25, "b": -2.0}, {"a": -0.25, "!": -3.0}],
+            "text_offset": [0, 1, 1, 2],
+        })
+    );
+}
+
+#[test]
+fn a_token_that_a_stop_text_splits_is_reported_once() {
+    // "b" waits as the start of a stop text, and "!" shows that it is none.
+    let reply = byte_ids(b"ab!");
+    for stream in [false, true] {
+        let fields = json!({"logprobs": 0, "stop": ["bc"], "stream": stream});
+        let (chunks, body) = with_logprobs(completion(&fields), &reply);
+        let all = if stream { chunks } else { vec![body] };
+        let tokens: Vec<&Value> = all
+            .iter()
+            .filter_map(|chunk| chunk["choices"][0]["logprobs"]["tokens"].as_array())
+            .flatten()
+            .collect();
+        assert_eq!(tokens, ["a", "b", "!"]);
     }
 }

@@ -1,6 +1,6 @@
 //! What a body asks of the engine.
 
-use finback_ops::Sampling;
+use finback_ops::{Penalties, Sampling};
 use finback_protocol::{Defaults, prompt_seed};
 use serde_json::{Value, json};
 
@@ -153,4 +153,27 @@ fn generation_config_sets_defaults() {
         error.to_string(),
         "generation_config.json: top_p is 2; accepted: a number above 0, at most 1"
     );
+}
+
+#[test]
+fn penalties_bias_drafts_and_log_probabilities_reach_the_engine() {
+    let plain = completion(&json!({"prompt": "a"}));
+    assert!(plain.penalties.is_none() && plain.bias.is_empty() && plain.drafts);
+    assert_eq!(plain.logprobs, None);
+    let request = completion(&json!({
+        "prompt": "a", "presence_penalty": -2, "frequency_penalty": 0.5, "draft": false,
+        "logit_bias": {"12": -100, "7": 1.5}, "logprobs": 5,
+    }));
+    assert_eq!(request.penalties, Penalties { presence: -2.0, frequency: 0.5 });
+    assert_eq!(request.bias, [(7, 1.5), (12, -100.0)]);
+    assert_eq!((request.drafts, request.logprobs), (false, Some(5)));
+    let messages = json!([{"role": "user", "content": "Hi"}]);
+    let asked = |fields: Value| {
+        let mut body = json!({"messages": messages});
+        body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        chat(&body).logprobs
+    };
+    assert_eq!(asked(json!({"logprobs": true})), Some(0));
+    assert_eq!(asked(json!({"logprobs": true, "top_logprobs": 20})), Some(20));
+    assert_eq!(asked(json!({"logprobs": false, "top_logprobs": 0})), None);
 }

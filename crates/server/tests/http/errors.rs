@@ -160,5 +160,5 @@ async fn a_stopped_engine_is_503() {
     assert_eq!((answer.status, code.as_str()), (503, "engine_stopped"));
     assert_eq!(message, "the engine has stopped: server is stopping");
     let answer = get(server.address, "/health").await;
-    assert_eq!((answer.status, &answer.json()["status"]), (503, &json!("stopped")));
+    assert_eq!((answer.status, &answer.json()["status"]), (503, &json!("draining")));
 }

@@ -9,6 +9,7 @@
 mod client;
 mod disconnects;
 mod errors;
+mod metrics;
 mod queue;
 mod replies;
 mod stop;
@@ -54,7 +55,11 @@ struct Server {
 
 impl Server {
     async fn start(runner: FakeRunner) -> Self {
-        let engine = Engine::start(Box::new(runner), Options::default()).unwrap();
+        Self::with(runner, Options::default()).await
+    }
+
+    async fn with(runner: FakeRunner, options: Options) -> Self {
+        let engine = Engine::start(Box::new(runner), options).unwrap();
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(axum::serve(listener, app(&engine).router()).into_future());

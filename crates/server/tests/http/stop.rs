@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::client::{finish, open};
+use crate::client::{finish, get, open};
 use crate::{VOCAB, app, runner, wait_for};
 
 const SOON: Duration = Duration::from_secs(5);
@@ -25,7 +25,7 @@ struct Stage {
 }
 
 /// A server whose rounds take 10 ms, with its two signals in hand.
-async fn stage() -> Stage {
+async fn stage(drain: Duration) -> Stage {
     let runner = runner(hashed(VOCAB)).on_call(|call, _| {
         if call == Call::Windows {
             std::thread::sleep(Duration::from_millis(10));
@@ -41,27 +41,34 @@ async fn stage() -> Stage {
     let server = tokio::spawn(serve_until(
         listener,
         app,
+        drain,
         async { stopped.await.unwrap_or_default() },
         async { cut.await.unwrap_or_default() },
     ));
     Stage { engine, address, server, stop, now }
 }
 
-async fn begin(stage: &Stage, max_tokens: usize) -> tokio::net::TcpStream {
+async fn begin(address: std::net::SocketAddr, max_tokens: usize) -> tokio::net::TcpStream {
     let body = json!({"prompt": "a", "max_tokens": max_tokens, "ignore_eos": true});
-    open(stage.address, "POST", "/v1/completions", &body.to_string()).await
+    open(address, "POST", "/v1/completions", &body.to_string()).await
 }
 
 #[tokio::test]
 async fn a_stop_lets_running_replies_end_and_fails_waiting_ones() {
-    let stage = stage().await;
-    let mut running = begin(&stage, 30).await;
+    let stage = stage(SOON).await;
+    let mut running = begin(stage.address, 30).await;
     wait_for(&stage.engine.handle(), Load { waiting: 0, running: 1 }).await;
-    let mut waiting = begin(&stage, 30).await;
+    let mut waiting = begin(stage.address, 30).await;
     wait_for(&stage.engine.handle(), Load { waiting: 1, running: 1 }).await;
     stage.stop.send(()).unwrap();
     let refused = finish(&mut waiting).await;
     assert_eq!((refused.status, &refused.json()["error"]["code"]), (503, &json!("engine_stopped")));
+    // Who comes now is refused in words, not by a closed door.
+    let refused = finish(&mut begin(stage.address, 30).await).await;
+    assert_eq!((refused.status, &refused.json()["error"]["code"]), (503, &json!("engine_stopped")));
+    assert!(refused.headers.contains("retry-after: 10"), "{refused:?}");
+    let health = get(stage.address, "/health").await;
+    assert_eq!((health.status, &health.json()["status"]), (503, &json!("draining")));
     let answer = finish(&mut running).await;
     assert_eq!(answer.status, 200, "{answer:?}");
     assert_eq!(answer.json()["usage"]["completion_tokens"], 30);
@@ -72,12 +79,26 @@ async fn a_stop_lets_running_replies_end_and_fails_waiting_ones() {
 
 #[tokio::test]
 async fn a_second_signal_ends_everything() {
-    let stage = stage().await;
-    let _running = begin(&stage, 2000).await;
+    let stage = stage(SOON).await;
+    let _running = begin(stage.address, 2000).await;
     wait_for(&stage.engine.handle(), Load { waiting: 0, running: 1 }).await;
     stage.stop.send(()).unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(!stage.server.is_finished(), "it waits for the running reply");
     stage.now.send(()).unwrap();
+    timeout(SOON, stage.server).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_reply_that_outlasts_the_drain_ends_with_an_error_event() {
+    let stage = stage(Duration::from_millis(100)).await;
+    let body = json!({"prompt": "a", "max_tokens": 2000, "ignore_eos": true, "stream": true});
+    let mut running = open(stage.address, "POST", "/v1/completions", &body.to_string()).await;
+    wait_for(&stage.engine.handle(), Load { waiting: 0, running: 1 }).await;
+    stage.stop.send(()).unwrap();
+    let events = finish(&mut running).await.events();
+    let last = events.last().unwrap();
+    assert_eq!(last["error"]["message"], "server is stopping");
+    assert_eq!(last["error"]["code"], "engine_stopped");
     timeout(SOON, stage.server).await.unwrap().unwrap().unwrap();
 }
