@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 mod gate;
+mod sync;
 
 use gate::{Gate, Task};
 

@@ -2,15 +2,13 @@
 #![allow(unsafe_code)]
 
 use std::any::Any;
-use std::cell::UnsafeCell;
-use std::hint::spin_loop;
 use std::marker::PhantomData;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::thread::{self, JoinHandle, Thread};
 
-/// Turns a waiter spins before it parks: tens of microseconds, longer than most gaps between steps.
-const SPINS: u32 = 4000;
+// Named through the parent, so that a model checker can stand in for the system.
+use super::sync::{
+    AtomicBool, AtomicU32, JoinHandle, Mutex, Ordering, SPINS, Slot, Thread, current, fence, park,
+    spin_loop,
+};
 
 /// What a worker's panic carried, and which worker it was.
 type Panic = (usize, Box<dyn Any + Send>);
@@ -55,7 +53,7 @@ pub(super) struct Gate {
     /// Workers that are not done with the current task; the caller watches it.
     busy: Alone<AtomicU32>,
     /// Written by the caller while no worker is busy, read by the workers after the epoch changed.
-    task: UnsafeCell<Option<Task>>,
+    task: Slot<Option<Task>>,
     /// One for each worker: it is parked or about to be.
     asleep: Box<[Alone<AtomicBool>]>,
     /// The caller, while it is parked or about to be.
@@ -81,7 +79,7 @@ impl Gate {
         Gate {
             epoch: Alone::default(),
             busy: Alone::default(),
-            task: UnsafeCell::new(None),
+            task: Slot::new(None),
             asleep: (0..workers).map(|_| Alone::default()).collect(),
             caller: Mutex::new(None),
             caller_asleep: Alone::default(),
@@ -103,13 +101,15 @@ impl Gate {
     fn open(&self, task: Option<Task>, handles: &[JoinHandle<()>]) {
         debug_assert_eq!(self.busy.0.load(Ordering::Relaxed), 0);
         // SAFETY: no worker is busy, so none reads the task.
-        unsafe { *self.task.get() = task };
+        unsafe { self.task.set(task) };
         self.busy.0.store(handles.len() as u32, Ordering::Relaxed);
-        // Publishes the task. Sequentially consistent with the flags: either the worker sees the
-        // new epoch before it parks, or this thread sees its flag.
-        self.epoch.0.fetch_add(1, Ordering::SeqCst);
+        // Publishes the task.
+        self.epoch.0.fetch_add(1, Ordering::Release);
+        // With the fence of `wait_until`: either the worker sees the new epoch before it parks, or
+        // this thread sees its flag.
+        fence(Ordering::SeqCst);
         for (asleep, handle) in self.asleep.iter().zip(handles) {
-            if asleep.0.load(Ordering::SeqCst) {
+            if asleep.0.load(Ordering::Relaxed) {
                 handle.thread().unpark();
             }
         }
@@ -118,11 +118,11 @@ impl Gate {
     /// Waits for the next fork; `None` when the team ends.
     pub(super) fn wait(&self, worker: usize, epoch: &mut u32) -> Option<Task> {
         let asleep = &self.asleep[worker].0;
-        wait_until(asleep, || self.epoch.0.load(Ordering::SeqCst) != *epoch);
+        wait_until(asleep, || self.epoch.0.load(Ordering::Acquire) != *epoch);
         *epoch = epoch.wrapping_add(1);
         // SAFETY: the epoch was read after its release, and the caller writes the task again only
         // after this worker is done.
-        unsafe { *self.task.get() }
+        unsafe { self.task.get() }
     }
 
     /// Reports that a worker is done with the task.
@@ -134,8 +134,12 @@ impl Gate {
                 *first = Some((worker, payload));
             }
         }
-        if self.busy.0.fetch_sub(1, Ordering::SeqCst) == 1
-            && self.caller_asleep.0.load(Ordering::SeqCst)
+        if self.busy.0.fetch_sub(1, Ordering::AcqRel) != 1 {
+            return;
+        }
+        // With the fence of `wait_until`, as in `open`.
+        fence(Ordering::SeqCst);
+        if self.caller_asleep.0.load(Ordering::Relaxed)
             && let Some(caller) = &*self.caller.lock().unwrap_or_else(|e| e.into_inner())
         {
             caller.unpark();
@@ -143,14 +147,14 @@ impl Gate {
     }
 
     fn wait_for_workers(&self) {
-        let idle = || self.busy.0.load(Ordering::SeqCst) == 0;
+        let idle = || self.busy.0.load(Ordering::Acquire) == 0;
         for _ in 0..SPINS {
             if idle() {
                 return;
             }
             spin_loop();
         }
-        *self.caller.lock().unwrap_or_else(|e| e.into_inner()) = Some(thread::current());
+        *self.caller.lock().unwrap_or_else(|e| e.into_inner()) = Some(current());
         wait_until(&self.caller_asleep.0, idle);
     }
 }
@@ -163,11 +167,12 @@ fn wait_until(asleep: &AtomicBool, ready: impl Fn() -> bool) {
         }
         spin_loop();
     }
-    asleep.store(true, Ordering::SeqCst);
+    asleep.store(true, Ordering::Relaxed);
+    fence(Ordering::SeqCst);
     while !ready() {
-        thread::park();
+        park();
     }
-    asleep.store(false, Ordering::SeqCst);
+    asleep.store(false, Ordering::Relaxed);
 }
 
 /// A task in flight. Dropping it waits for the workers too, so the task's borrow stays valid even
