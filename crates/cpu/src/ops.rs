@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use finback_checkpoint::Tensor;
 use finback_numerics::fp8::E8M0_NAN;
 use finback_numerics::sample::Scratch;
 use finback_ops::{
@@ -141,10 +142,8 @@ impl CpuOps {
             {
                 if let Some(at) = scale.bytes().iter().position(|&b| b == E8M0_NAN) {
                     let columns = scale.shape().last().copied().unwrap_or(1).max(1);
-                    return Err(OpsError::BadScale {
-                        tensor: scale.name().to_owned(),
-                        block: format!("block [{}, {}]", at / columns, at % columns),
-                    });
+                    let block = format!("block [{}, {}]", at / columns, at % columns);
+                    return Err(bad_scale(scale, &block));
                 }
             }
             seen.store(true, Ordering::Relaxed);
@@ -327,6 +326,11 @@ impl Ops for CpuOps {
         self.state.read(slot, length, blocks, out);
         Ok(())
     }
+}
+
+/// The refusal of a scale that is the NaN byte.
+pub(crate) fn bad_scale(scale: &Tensor, place: &str) -> OpsError {
+    scale.refuse(format!("the NaN byte 255 in {place}"), "E8M0 scales from 0 to 254").into()
 }
 
 impl From<TeamError> for OpsError {

@@ -24,12 +24,7 @@ pub enum OpsError {
         /// The size or kind it cannot run, and what it can.
         reason: String,
     },
-    /// A scale that is the NaN byte.
-    #[error("{tensor}: found the NaN byte 255 in {block}, wanted E8M0 scales from 0 to 254")]
-    BadScale {
-        /// The scale tensor.
-        tensor: String,
-        /// Where in it.
-        block: String,
-    },
+    /// Bytes of a weight that no model can have, met where they were first read.
+    #[error(transparent)]
+    Weights(#[from] finback_checkpoint::Error),
 }

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use finback_ops::{Engram, EngramLayer, OpsError, OpsResult, Rows, Site};
+use finback_ops::{Engram, EngramLayer, OpsResult, Rows, Site};
 
 use crate::device::{Input, Job, lift_row};
 use crate::kernel::kernel;
-use crate::ops::CpuOps;
+use crate::ops::{CpuOps, bad_scale};
 use crate::par::{cut, each, parts};
 use crate::row::{self, Mix};
 use crate::simd::Simd;
@@ -239,10 +239,7 @@ fn gather(weights: &EngramLayer, dim: usize, hashed: &[u64], out: &mut [f32]) ->
         let (codes, scales) =
             (&codes[row * dim..(row + 1) * dim], &scales[row * blocks..(row + 1) * blocks]);
         if scales.contains(&finback_numerics::fp8::E8M0_NAN) {
-            return Err(OpsError::BadScale {
-                tensor: weights.table_scale.name().to_owned(),
-                block: format!("row {row}"),
-            });
+            return Err(bad_scale(&weights.table_scale, &format!("row {row}")));
         }
         finback_numerics::quant::fp8_block32_lift(codes, scales, out);
     }

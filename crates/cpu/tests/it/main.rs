@@ -4,6 +4,7 @@
 
 mod load;
 mod rows;
+mod scales;
 mod schedules;
 mod trace;
 mod vectors;
