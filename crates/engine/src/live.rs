@@ -25,7 +25,7 @@ impl Job {
 
     /// Ends the request without a reply.
     pub(crate) fn fail(&self, message: String) {
-        tracing::warn!(prompt_tokens = self.request.prompt.len(), message, "request failed");
+        tracing::debug!(prompt_tokens = self.request.prompt.len(), message, "request failed");
         // A reader that has gone needs no answer.
         let _ = self.events.send(Event::Failed { message });
     }
