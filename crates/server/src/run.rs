@@ -28,7 +28,8 @@ enum End {
     /// The client went away.
     Dropped,
     Done,
-    Failed,
+    /// With the reason.
+    Failed(String),
 }
 
 /// What an event made of a reply.
@@ -70,7 +71,7 @@ impl Run {
             }
             Progress::Failed(message) => {
                 self.reply = None;
-                self.end = End::Failed;
+                self.end = End::Failed(message.clone());
                 Step::Failed(if self.engine.stopped().is_some() {
                     ApiError::stopped(message)
                 } else {
@@ -96,10 +97,10 @@ impl Run {
 impl Drop for Run {
     fn drop(&mut self) {
         let report = self.output.report();
-        let finish = match self.end {
-            End::Dropped => "client_gone",
-            End::Failed => "failed",
-            End::Done => report.finish.unwrap_or("unknown"),
+        let (finish, error) = match &self.end {
+            End::Dropped => ("client_gone", None),
+            End::Failed(message) => ("failed", Some(message.as_str())),
+            End::Done => (report.finish.unwrap_or("unknown"), None),
         };
         self.outcomes.count(finish);
         tracing::info!(
@@ -112,6 +113,7 @@ impl Drop for Run {
             queue_s = report.timings.queue_s,
             prompt_s = report.timings.prompt_s,
             decode_s = report.timings.decode_s,
+            error,
             "request"
         );
     }
