@@ -181,7 +181,7 @@ fn a_client_that_leaves_frees_the_slot() {
 
 #[test]
 fn requests_wait_in_arrival_order() {
-    let server = demo();
+    let server = Server::start(&["--context", "2048", "--parallel", "1"]);
     let bodies: Vec<String> = (0..4)
         .map(|i| json!({"prompt": [5 + i], "max_tokens": 60, "ignore_eos": true}).to_string())
         .collect();
