@@ -110,9 +110,11 @@ impl<D: Decode, const R: usize, const C: usize> Strip<'_, D, R, C> {
             }
         }
         for b in 0..self.count {
-            for ahead in &ahead {
-                for line in (0..D::BYTES).step_by(64) {
-                    s.prefetch(ahead.wrapping_add(b * D::BYTES + line));
+            if D::BYTES >= 64 || b % 2 == 0 {
+                for ahead in &ahead {
+                    for line in (0..D::BYTES).step_by(64) {
+                        s.prefetch(ahead.wrapping_add(b * D::BYTES + line));
+                    }
                 }
             }
             let mut scale = [s.splat(1.0); G];
