@@ -156,6 +156,22 @@ fn a_row_has_the_same_bits_among_any_others_on_any_instruction_set() {
 }
 
 #[test]
+fn a_row_has_the_same_bits_on_every_machine() {
+    let mut hashes = Vec::new();
+    for format in FORMATS {
+        let m = Matrix::new(format, 37, 1184, 120..134);
+        let out = product(Isa::detect(), 2, &m, &activations(9, 1184), true, all(9));
+        // FNV-1a over the outputs' bits.
+        let step = |hash: u32, x: &f32| (hash ^ x.to_bits()).wrapping_mul(0x0100_0193);
+        hashes.push(out.iter().fold(0x811c_9dc5, step));
+    }
+    assert_eq!(
+        hashes,
+        [0x908d_9ecd, 0xf9ae_36c7, 0x7a6e_88d6, 0x67b7_6d9c, 0x930a_1144, 0x3185_ec7c]
+    );
+}
+
+#[test]
 fn products_are_within_their_bound_of_the_exact_ones() {
     for format in FORMATS {
         for (out, inp) in shapes(format) {
