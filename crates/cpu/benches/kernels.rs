@@ -160,7 +160,7 @@ impl Bench {
     fn cache_rate(&mut self, format: Format) -> Result<f64, Box<dyn std::error::Error>> {
         let out = self.team.threads() * CACHED / format.row_bytes(WIDTH);
         let weights = Weights::new(format, out.next_multiple_of(32), 1);
-        let time = self.pass(&weights, 1, 2000)?;
+        let time = self.pass(&weights, 1, 20_000)?;
         Ok(weights.bytes() as f64 / time.as_secs_f64())
     }
 

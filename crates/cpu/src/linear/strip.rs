@@ -58,7 +58,7 @@ impl<D: Decode, const R: usize, const C: usize> Kernel for Strip<'_, D, R, C> {
     #[inline(always)]
     fn run<S: Simd>(mut self, s: S) {
         assert!(self.count * D::QUADS <= PANEL && self.columns <= COLUMNS);
-        assert!(self.columns > 0 && self.sums.len() >= R * COLUMNS);
+        assert!(self.columns > 0 && self.count > 0 && self.sums.len() >= R * COLUMNS);
         let last = (self.columns - 1) * self.stride;
         assert!(self.bytes.len() >= last + self.count * D::BYTES);
         assert!(self.x.iter().all(|x| x.len() >= self.count * D::QUADS * QUAD));
@@ -109,6 +109,11 @@ impl<D: Decode, const R: usize, const C: usize> Strip<'_, D, R, C> {
                 *acc = s.load(&self.sums[r * COLUMNS + c + i].0);
             }
         }
+        // The way of two quads into one sum is long: with one row, where little else is at work,
+        // a quad is decoded while the one before it is multiplied.
+        let early = D::QUADS > 1 && R == 1;
+        // SAFETY: there is a first block.
+        let mut held = unsafe { decode::<S, D, G>(s, &at, 0, 0) };
         for b in 0..self.count {
             if D::BYTES >= 64 || b % 2 == 0 {
                 for ahead in &ahead {
@@ -121,9 +126,24 @@ impl<D: Decode, const R: usize, const C: usize> Strip<'_, D, R, C> {
             for (i, scale) in scale.iter_mut().enumerate() {
                 *scale = D::scale(s, &tables[if D::SHARED { 0 } else { i }], b);
             }
-            // SAFETY: block b is within every column's bytes and every row's activations, as
-            // `run` checks.
-            unsafe { step::<S, D, R, G>(s, &at, &x, b, &scale, &mut acc) };
+            for q in 0..D::QUADS {
+                let place = b * D::QUADS + q;
+                if early {
+                    let last = q + 1 == D::QUADS;
+                    let (b, q) = if last { ((b + 1).min(self.count - 1), 0) } else { (b, q + 1) };
+                    // SAFETY: the block is within every column's bytes, the quad within every
+                    // row's activations, as `run` checks.
+                    let next = unsafe { decode::<S, D, G>(s, &at, b, q) };
+                    // SAFETY: as above.
+                    unsafe { multiply::<S, D, R, G>(s, &held, &x, place, &scale, &mut acc) };
+                    held = next;
+                } else {
+                    // SAFETY: as above.
+                    let w = unsafe { decode::<S, D, G>(s, &at, b, q) };
+                    // SAFETY: as above.
+                    unsafe { multiply::<S, D, R, G>(s, &w, &x, place, &scale, &mut acc) };
+                }
+            }
         }
         for (i, acc) in acc.iter().enumerate() {
             for (r, acc) in acc.iter().enumerate() {
@@ -146,41 +166,53 @@ impl<D: Decode, const R: usize, const C: usize> Strip<'_, D, R, C> {
     }
 }
 
-/// Block `b` of every column and row.
+/// Quad `q` of block `b` of every column.
 ///
 /// # Safety
-/// Block `b` from each of `at` is readable, and so are its quads from each of `x`.
+/// Block `b` from each of `at` is readable.
 #[inline(always)]
-unsafe fn step<S: Simd, D: Decode, const R: usize, const G: usize>(
+unsafe fn decode<S: Simd, D: Decode, const G: usize>(
     s: S,
     at: &[*const u8; G],
-    x: &[*const f32; R],
     b: usize,
+    q: usize,
+) -> [[S::F; 4]; G] {
+    let mut w = [[s.splat(0.0); 4]; G];
+    for (w, at) in w.iter_mut().zip(at) {
+        // SAFETY: the caller vouches for the block.
+        *w = unsafe { D::quad(s, at.add(b * D::BYTES), q) };
+    }
+    w
+}
+
+/// Adds the products of a quad of every column with quad `q` of every row.
+///
+/// # Safety
+/// Quad `q` from each of `x` is readable.
+#[inline(always)]
+unsafe fn multiply<S: Simd, D: Decode, const R: usize, const G: usize>(
+    s: S,
+    w: &[[S::F; 4]; G],
+    x: &[*const f32; R],
+    q: usize,
     scale: &[S::F; G],
     acc: &mut [[S::F; R]; G],
 ) {
-    for q in 0..D::QUADS {
-        let mut w = [[s.splat(0.0); 4]; G];
-        for (w, at) in w.iter_mut().zip(at) {
-            // SAFETY: the caller vouches for the block.
-            *w = unsafe { D::quad(s, at.add(b * D::BYTES), q) };
-        }
-        // All chains of a vector side by side: each waits for its own last step only.
-        let mut p = [[s.splat(0.0); R]; G];
-        for v in 0..4 {
-            for (r, x) in x.iter().enumerate() {
-                // SAFETY: the caller vouches for the quads.
-                let x = unsafe { s.load_at(x.add((b * D::QUADS + q) * QUAD + v * LANES)) };
-                for (p, w) in p.iter_mut().zip(&w) {
-                    p[r] = if v == 0 { w[0] * x } else { w[v].fma(x, p[r]) };
-                }
+    // All chains of a vector side by side: each waits for its own last step only.
+    let mut p = [[s.splat(0.0); R]; G];
+    for v in 0..4 {
+        for (r, x) in x.iter().enumerate() {
+            // SAFETY: the caller vouches for the quad.
+            let x = unsafe { s.load_at(x.add(q * QUAD + v * LANES)) };
+            for (p, w) in p.iter_mut().zip(w) {
+                p[r] = if v == 0 { w[0] * x } else { w[v].fma(x, p[r]) };
             }
         }
-        for ((acc, p), scale) in acc.iter_mut().zip(&p).zip(scale) {
-            for (acc, p) in acc.iter_mut().zip(p) {
-                // A scale of one makes the fused form a sum, bit for bit.
-                *acc = if D::SCALED { p.fma(*scale, *acc) } else { *acc + *p };
-            }
+    }
+    for ((acc, p), scale) in acc.iter_mut().zip(&p).zip(scale) {
+        for (acc, p) in acc.iter_mut().zip(p) {
+            // A scale of one makes the fused form a sum, bit for bit.
+            *acc = if D::SCALED { p.fma(*scale, *acc) } else { *acc + *p };
         }
     }
 }
