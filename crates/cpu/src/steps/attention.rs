@@ -50,10 +50,9 @@ impl CpuOps {
         let out = &mut work.q[q.start * width..];
         self.device.linear(input, &mut [Job::new(&weights.wq_b, out, width)], round)?;
         let angles = work.angles.of(spec.layer(layer).ratio);
-        let queries = &mut work.q[q.start * width..q.end * width];
         let parts = parts(q, self.device.team.threads());
         let mut contexts: Vec<_> =
-            parts.iter().cloned().zip(split(queries, width, &parts)).collect();
+            parts.iter().cloned().zip(cut(&mut work.q, width, &parts)).collect();
         each(&mut self.device.team, &mut contexts, |_, (rows, queries)| {
             for (r, row) in rows.clone().zip(queries.chunks_exact_mut(width)) {
                 angles.rotate(r, row, dims.head_dim, Turn { inverse: false, round });
@@ -335,16 +334,4 @@ fn pool_body<S: Simd>(s: S, group: &[(&[f32], &[f32])], out: &mut [f32], round: 
         let pooled = sum / divisor;
         s.store(out, if round { bf16::round(pooled) } else { pooled });
     }
-}
-
-fn split<'a>(rows: &'a mut [f32], width: usize, parts: &[Range<usize>]) -> Vec<&'a mut [f32]> {
-    let mut rest = rows;
-    parts
-        .iter()
-        .map(|part| {
-            let (own, others) = std::mem::take(&mut rest).split_at_mut(part.len() * width);
-            rest = others;
-            own
-        })
-        .collect()
 }
