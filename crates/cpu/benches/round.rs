@@ -31,21 +31,21 @@ fn main() -> Result<(), Failure> {
     println!("read bandwidth        {:6.1} GB/s", read / 1e9);
     let dir = finback_testkit::temp_dir();
     let options = SynthOptions {
-        layers: 10,
-        hidden: 2048,
-        heads: 16,
-        head_dim: 256,
+        layers: 4,
+        hidden: 5120,
+        heads: 64,
+        head_dim: 512,
         rope_dim: 64,
-        q_rank: 512,
-        o_groups: 4,
-        o_rank: 256,
+        q_rank: 1280,
+        o_groups: 8,
+        o_rank: 1024,
         window: 128,
-        index_heads: 16,
+        index_heads: 32,
         index_dim: 128,
-        index_topk: 256,
-        experts: 48,
+        index_topk: 512,
+        experts: 12,
         experts_per_token: 6,
-        intermediate: 768,
+        intermediate: 2304,
         drafts: false,
         ..SynthOptions::default()
     };

@@ -161,11 +161,6 @@ impl Decode for Fp8 {
 #[derive(Clone, Copy)]
 pub(super) struct Fp4;
 
-/// The e4m3 code of each e2m1 code: none is subnormal.
-const E4M3_OF_E2M1: [u8; 16] = [
-    0x00, 0x30, 0x38, 0x3c, 0x40, 0x44, 0x48, 0x4c, 0x80, 0xb0, 0xb8, 0xbc, 0xc0, 0xc4, 0xc8, 0xcc,
-];
-
 impl Decode for Fp4 {
     const BYTES: usize = 32;
     const QUADS: usize = 2;
@@ -176,8 +171,7 @@ impl Decode for Fp4 {
     unsafe fn quad<S: Simd>(s: S, from: *const u8, quad: usize) -> [S::F; 4] {
         // SAFETY: the caller vouches for 32 bytes.
         let words = unsafe { s.load_bits_at(from) };
-        let words = if quad == 0 { words } else { words.shr::<4>() };
-        s.spread_bytes(s.lookup(&E4M3_OF_E2M1, words & s.splat_bits(0x0f0f_0f0f)))
+        s.e2m1(if quad == 0 { words } else { words.shr::<4>() })
     }
 
     #[inline(always)]

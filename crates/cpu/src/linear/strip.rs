@@ -109,9 +109,9 @@ impl<D: Decode, const R: usize, const C: usize> Strip<'_, D, R, C> {
                 *acc = s.load(&self.sums[r * COLUMNS + c + i].0);
             }
         }
-        // The way of two quads into one sum is long: with one row, where little else is at work,
+        // The way of two quads into one sum is long: with one row and few columns at work,
         // a quad is decoded while the one before it is multiplied.
-        let early = D::QUADS > 1 && R == 1;
+        let early = D::QUADS > 1 && R == 1 && C < 4;
         // SAFETY: there is a first block.
         let mut held = unsafe { decode::<S, D, G>(s, &at, 0, 0) };
         for b in 0..self.count {

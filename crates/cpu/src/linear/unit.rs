@@ -86,7 +86,7 @@ impl Unit<'_> {
                 4.. if registers >= 16 => self.group::<D, 4, 1>(isa, r),
                 2.. if registers >= 16 => self.group::<D, 2, 2>(isa, r),
                 _ if registers < 16 => self.group::<D, 1, 1>(isa, r),
-                _ if D::QUADS == 1 => self.group::<D, 1, 4>(isa, r),
+                _ if D::QUADS == 1 || registers >= 32 => self.group::<D, 1, 4>(isa, r),
                 _ => self.group::<D, 1, 2>(isa, r),
             };
         }

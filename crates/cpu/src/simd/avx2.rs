@@ -226,6 +226,28 @@ impl<const REGISTERS: usize> Simd for Avx2<REGISTERS> {
         })
     }
     #[inline(always)]
+    fn e2m1(self, words: W) -> [F; 4] {
+        if REGISTERS < 32 {
+            let codes = words & self.splat_bits(0x0f0f_0f0f);
+            return self.spread_bytes(self.lookup(&super::E4M3_OF_E2M1, codes));
+        }
+        /// As bf16: two of a word's codes are looked up at once.
+        const VALUES: [u16; 16] = [
+            0x0000, 0x0300, 0x0380, 0x03c0, 0x0400, 0x0440, 0x0480, 0x04c0, 0x8000, 0x8300, 0x8380,
+            0x83c0, 0x8400, 0x8440, 0x8480, 0x84c0,
+        ];
+        let both = |words: W| {
+            // SAFETY: the table has 32 readable bytes; 32 registers vouch for BW and VL.
+            W(unsafe {
+                let values = _mm256_loadu_si256(VALUES.as_ptr().cast());
+                _mm256_permutexvar_epi16(words.0, values)
+            })
+        };
+        let (even, odd, high) = (both(words), both(words.shr::<8>()), self.splat_bits(0xffff_0000));
+        let value = F::from_bits;
+        [value(even.shl::<16>()), value(odd.shl::<16>()), value(even & high), value(odd & high)]
+    }
+    #[inline(always)]
     fn tree(self, value: F) -> f32 {
         intrinsic!({
             let four =

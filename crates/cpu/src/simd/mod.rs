@@ -42,6 +42,11 @@ pub use vector::max_of;
 /// Lanes of a vector.
 pub const LANES: usize = 8;
 
+/// The e4m3 code of each e2m1 code: none is subnormal.
+const E4M3_OF_E2M1: [u8; 16] = [
+    0x00, 0x30, 0x38, 0x3c, 0x40, 0x44, 0x48, 0x4c, 0x80, 0xb0, 0xb8, 0xbc, 0xc0, 0xc4, 0xc8, 0xcc,
+];
+
 /// An instruction set as a value: holding one proves that the CPU has it.
 pub trait Simd: Copy + Send + Sync + 'static {
     /// Eight f32.
@@ -99,6 +104,12 @@ pub trait Simd: Copy + Send + Sync + 'static {
             Self::F::from_bits(even & mask),
             Self::F::from_bits(odd & mask),
         ]
+    }
+    /// The E2M1 values, times 2^-120, of the codes in the low halves of each word's bytes, lowest
+    /// first. The other halves are not looked at.
+    #[inline(always)]
+    fn e2m1(self, words: Self::W) -> [Self::F; 4] {
+        self.spread_bytes(self.lookup(&E4M3_OF_E2M1, words & self.splat_bits(0x0f0f_0f0f)))
     }
     /// The sum of the lanes in the house order (`numerics::order::tree`).
     fn tree(self, value: Self::F) -> f32;
