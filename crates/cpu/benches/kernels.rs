@@ -5,6 +5,7 @@
 mod machine;
 
 use std::hint::black_box;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use finback_cpu::linear::{Format, Input, Linear, Prepared, Rows, Task, Weight, WeightError};
@@ -132,12 +133,19 @@ struct Bench {
 }
 
 impl Bench {
-    /// Nanoseconds of an empty fork and join: half of them, and all but one in a hundred.
+    /// Nanoseconds of a fork that every worker comes to, and its join: half of them, and all but one
+    /// in a hundred.
     fn barrier(&mut self) -> Result<(u128, u128), TeamError> {
         let mut times = Vec::new();
         for _ in 0..20_000 {
+            let (came, threads) = (AtomicUsize::new(0), self.team.threads());
             let began = Instant::now();
-            self.team.run(|_| {})?;
+            self.team.each(threads, |_, _| {
+                came.fetch_add(1, Ordering::Relaxed);
+                while came.load(Ordering::Relaxed) < threads {
+                    std::hint::spin_loop();
+                }
+            })?;
             times.push(began.elapsed().as_nanos());
         }
         times.sort_unstable();

@@ -31,23 +31,20 @@ pub fn cut<'a, T>(buffer: &'a mut [T], width: usize, parts: &[Range<usize>]) -> 
         .collect()
 }
 
-/// Runs `body` once for each context, at most one a worker.
+/// Runs `body(index, context)` once for each context.
 pub fn each<C: Send>(
     team: &mut Team,
     contexts: &mut [C],
     body: impl Fn(usize, &mut C) + Sync,
 ) -> Result<(), TeamError> {
-    debug_assert!(contexts.len() <= team.threads());
     if let [only] = contexts {
         return team.alone(|| body(0, only));
     }
-    // Each lock is taken once, by the worker of that index.
+    // Each lock is taken once.
     let cells: Vec<Mutex<&mut C>> = contexts.iter_mut().map(Mutex::new).collect();
-    team.run(|worker| {
-        if let Some(cell) = cells.get(worker)
-            && let Ok(mut context) = cell.lock()
-        {
-            body(worker, &mut context);
+    team.each(cells.len(), |_, index| {
+        if let Ok(mut context) = cells[index].lock() {
+            body(index, &mut context);
         }
     })
 }

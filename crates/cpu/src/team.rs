@@ -3,7 +3,8 @@
 //! Workers spin for a while after a task, since the next usually follows at once, then park; an
 //! idle team uses no CPU. A fork is one store that the workers watch, a join one counter that the
 //! caller watches; nothing is allocated or locked. Whoever sleeps says so in a flag first and looks
-//! again, so a wake-up is never lost.
+//! again, so a wake-up is never lost. Work is taken piece by piece, so that a worker whose core
+//! does something else holds nothing up.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -41,7 +42,7 @@ pub enum TeamError {
     },
 }
 
-/// A fixed set of workers. The caller of [`Team::run`] is worker 0.
+/// A fixed set of workers. The caller of [`Team::each`] is worker 0.
 #[derive(Debug)]
 pub struct Team {
     gate: Arc<Gate>,
@@ -73,11 +74,43 @@ impl Team {
         self.handles.len() + 1
     }
 
-    /// Runs `task(worker)` once on every worker and returns when all are done.
+    /// Runs `task` on the caller, where there is nothing to share.
     ///
     /// # Errors
-    /// [`TeamError::Panicked`] when the task panicked on some worker. The team stays usable.
-    pub fn run(&mut self, task: impl Fn(usize) + Sync) -> Result<(), TeamError> {
+    /// As [`Team::each`].
+    pub fn alone(&self, task: impl FnOnce()) -> Result<(), TeamError> {
+        catch_unwind(AssertUnwindSafe(task)).map_err(|payload| TeamError::Panicked {
+            worker: 0,
+            threads: self.threads(),
+            message: message(payload),
+        })
+    }
+
+    /// Runs `task(worker, index)` for every index below `count`, each taken by the next free
+    /// worker, in ascending order; no two calls at once have the same worker.
+    ///
+    /// # Errors
+    /// [`TeamError::Panicked`] when the task panicked on some worker; indices that no other worker
+    /// takes are then not run. The team stays usable.
+    pub fn each(
+        &mut self,
+        count: usize,
+        task: impl Fn(usize, usize) + Sync,
+    ) -> Result<(), TeamError> {
+        let next = AtomicUsize::new(0);
+        self.share(|worker| {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                if index >= count {
+                    return;
+                }
+                task(worker, index);
+            }
+        })
+    }
+
+    /// Runs `task(worker)` on the caller, and on the workers that come before it has ended there.
+    fn share(&mut self, task: impl Fn(usize) + Sync) -> Result<(), TeamError> {
         let own = || catch_unwind(AssertUnwindSafe(|| task(0))).map_err(|payload| (0, payload));
         let result = if self.handles.is_empty() {
             own()
@@ -92,40 +125,6 @@ impl Team {
             worker,
             threads: self.threads(),
             message: message(payload),
-        })
-    }
-
-    /// Runs `task` on the caller, where there is nothing to share.
-    ///
-    /// # Errors
-    /// As [`Team::run`].
-    pub fn alone(&self, task: impl FnOnce()) -> Result<(), TeamError> {
-        catch_unwind(AssertUnwindSafe(task)).map_err(|payload| TeamError::Panicked {
-            worker: 0,
-            threads: self.threads(),
-            message: message(payload),
-        })
-    }
-
-    /// Runs `task(worker, index)` for every index below `count`, each taken by the next free
-    /// worker, in ascending order.
-    ///
-    /// # Errors
-    /// As [`Team::run`]; indices that no worker had taken by then are not run.
-    pub fn each(
-        &mut self,
-        count: usize,
-        task: impl Fn(usize, usize) + Sync,
-    ) -> Result<(), TeamError> {
-        let next = AtomicUsize::new(0);
-        self.run(|worker| {
-            loop {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                if index >= count {
-                    return;
-                }
-                task(worker, index);
-            }
         })
     }
 }

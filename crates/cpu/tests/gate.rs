@@ -42,6 +42,7 @@ mod gate;
 
 use gate::{Gate, Task};
 use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicU32, Ordering};
 
 /// A counter that only one thread may touch at a time.
 struct Counter(UnsafeCell<u32>);
@@ -64,25 +65,38 @@ impl Counter {
 /// Runs `forks` forks over `workers` workers, then ends them.
 fn forks_and_joins(workers: usize, forks: u32) {
     let gate = Arc::new(Gate::new(workers));
+    // Workers that took part in the last fork: they panic, as far as the gate knows.
+    let last = Arc::new(AtomicU32::new(0));
+    let now = Arc::new(AtomicU32::new(0));
     let handles: Vec<_> = (0..workers)
         .map(|worker| {
-            let gate = gate.clone();
+            let (gate, last, now) = (gate.clone(), last.clone(), now.clone());
             loom::thread::spawn(move || {
                 let mut epoch = 0;
                 while let Some(task) = gate.wait(worker, &mut epoch) {
-                    task.call(worker);
-                    // The last fork panics, as far as the gate knows.
-                    let panic = (epoch == forks).then(|| Box::new(()) as Box<_>);
-                    gate.done(worker, panic);
+                    task.call(worker + 1);
+                    let panics = now.load(Ordering::Relaxed) == forks;
+                    last.fetch_add(u32::from(panics), Ordering::Relaxed);
+                    gate.done(worker, panics.then(|| Box::new(()) as Box<_>));
                 }
             })
         })
         .collect();
-    let counters: Vec<Counter> = (0..workers).map(|_| Counter(UnsafeCell::new(0))).collect();
+    let counters: Vec<Counter> = (0..=workers).map(|_| Counter(UnsafeCell::new(0))).collect();
     for fork in 1..=forks {
-        let task = |worker: usize| counters[worker].add();
-        let joined = gate.fork(Task::new(&task), &handles).join();
-        assert_eq!(joined.err().map(|(worker, _)| worker), (fork == forks).then_some(0));
+        now.store(fork, Ordering::Relaxed);
+        let next = AtomicU32::new(0);
+        let task = |_: usize| {
+            // As `Team::each`: whoever is there takes what is left.
+            while let Some(counter) = counters.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
+                counter.add();
+            }
+        };
+        let offered = gate.fork(Task::new(&task), &handles);
+        task(0);
+        let joined = offered.join();
+        let came = last.load(Ordering::Relaxed) > 0;
+        assert_eq!(joined.is_err(), came);
         // After the join every worker's write is seen, and none is at work.
         assert!(counters.iter().all(|counter| counter.get() == fork));
     }

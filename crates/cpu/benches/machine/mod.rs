@@ -52,12 +52,13 @@ impl Machine {
     /// Bytes a second that all threads read from memory, the best of several passes.
     pub fn read_bandwidth(&mut self) -> Result<f64, TeamError> {
         let buffer = vec![1.0f32; LARGE / 4];
-        let (isa, part) = (self.isa, buffer.len() / self.team.threads());
+        let (isa, threads) = (self.isa, self.team.threads());
+        let part = buffer.len() / threads;
         let mut best = Duration::MAX;
         for _ in 0..6 {
             let began = Instant::now();
-            self.team.run(|worker| {
-                black_box(isa.run(ReadAll(&buffer[worker * part..][..part])));
+            self.team.each(threads, |_, i| {
+                black_box(isa.run(ReadAll(&buffer[i * part..][..part])));
             })?;
             best = best.min(began.elapsed());
         }

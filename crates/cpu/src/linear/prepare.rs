@@ -98,14 +98,12 @@ impl Prepared {
         }
         let each = rows.div_ceil(parts);
         let chunks = data.chunks_mut(each * pitch).zip(factor.chunks_mut(each));
-        // Each lock is taken once, by the worker of that index.
+        // Each lock is taken once.
         let chunks: Vec<_> = chunks.map(Mutex::new).collect();
-        team.run(|worker| {
-            if let Some(chunk) = chunks.get(worker)
-                && let Ok(mut chunk) = chunk.lock()
-            {
+        team.each(chunks.len(), |_, index| {
+            if let Ok(mut chunk) = chunks[index].lock() {
                 let (data, factor) = &mut *chunk;
-                isa.run(Fill { job, first: worker * each, data, factor });
+                isa.run(Fill { job, first: index * each, data, factor });
             }
         })
     }

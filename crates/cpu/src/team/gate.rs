@@ -34,9 +34,9 @@ impl Task {
         Task { data: std::ptr::from_ref(task).cast(), call: call::<F> }
     }
 
-    /// Runs the task as `worker`. Only called between its fork and its join.
+    /// Runs the task as `worker`. Only called between `Gate::wait` and `Gate::done`.
     pub(super) fn call(self, worker: usize) {
-        // SAFETY: `Gate::wait` gives a task only while its fork waits for this worker.
+        // SAFETY: `Gate::wait` counts the worker in, and a fork waits for those.
         unsafe { (self.call)(self.data, worker) }
     }
 }
@@ -46,14 +46,19 @@ impl Task {
 #[repr(align(128))]
 struct Alone<T>(T);
 
+/// The bit of the state that lets workers in.
+const OPEN: u32 = 1 << 31;
+
 /// The meeting point of one caller and its workers.
 pub(super) struct Gate {
     /// Counts forks; workers watch it.
     epoch: Alone<AtomicU32>,
-    /// Workers that are not done with the current task; the caller watches it.
-    busy: Alone<AtomicU32>,
-    /// Written by the caller while no worker is busy, read by the workers after the epoch changed.
+    /// Workers at the current task, and [`OPEN`] while more may come; the caller watches it.
+    state: Alone<AtomicU32>,
+    /// Written by the caller while the state is 0, read by workers that are counted in it.
     task: Slot<Option<Task>>,
+    /// Set once, before the last epoch.
+    ended: Alone<AtomicBool>,
     /// One for each worker: it is parked or about to be.
     asleep: Box<[Alone<AtomicBool>]>,
     /// The caller, while it is parked or about to be.
@@ -62,7 +67,7 @@ pub(super) struct Gate {
     panic: Mutex<Option<Panic>>,
 }
 
-// SAFETY: `task` is written only while `busy` is 0 and read only while it is not; everything else
+// SAFETY: `task` is written only while `state` is 0 and read only while it is not; everything else
 // is atomic or locked.
 unsafe impl Sync for Gate {}
 // SAFETY: the task it may hold is only called inside a fork; the rest is `Send`.
@@ -78,8 +83,9 @@ impl Gate {
     pub(super) fn new(workers: usize) -> Gate {
         Gate {
             epoch: Alone::default(),
-            busy: Alone::default(),
+            state: Alone::default(),
             task: Slot::new(None),
+            ended: Alone::default(),
             asleep: (0..workers).map(|_| Alone::default()).collect(),
             caller: Mutex::new(None),
             caller_asleep: Alone::default(),
@@ -87,23 +93,25 @@ impl Gate {
         }
     }
 
-    /// Starts `task` on every worker. The caller must join before the task's borrow ends.
+    /// Offers `task` to the workers. The caller must join before the task's borrow ends.
     pub(super) fn fork<'a>(&'a self, task: Task, handles: &'a [JoinHandle<()>]) -> Fork<'a> {
-        self.open(Some(task), handles);
+        debug_assert_eq!(self.state.0.load(Ordering::Relaxed), 0);
+        // SAFETY: no worker is counted in, so none reads the task.
+        unsafe { self.task.set(Some(task)) };
+        // Publishes the task, also to a worker that comes late for the fork before.
+        self.state.0.store(OPEN, Ordering::Release);
+        self.call(handles);
         Fork { gate: self, borrow: PhantomData }
     }
 
     /// Ends every worker.
     pub(super) fn close(&self, handles: &[JoinHandle<()>]) {
-        self.open(None, handles);
+        self.ended.0.store(true, Ordering::Relaxed);
+        self.call(handles);
     }
 
-    fn open(&self, task: Option<Task>, handles: &[JoinHandle<()>]) {
-        debug_assert_eq!(self.busy.0.load(Ordering::Relaxed), 0);
-        // SAFETY: no worker is busy, so none reads the task.
-        unsafe { self.task.set(task) };
-        self.busy.0.store(handles.len() as u32, Ordering::Relaxed);
-        // Publishes the task.
+    /// Starts an epoch and wakes the workers.
+    fn call(&self, handles: &[JoinHandle<()>]) {
         self.epoch.0.fetch_add(1, Ordering::Release);
         // With the fence of `wait_until`: either the worker sees the new epoch before it parks, or
         // this thread sees its flag.
@@ -115,14 +123,33 @@ impl Gate {
         }
     }
 
-    /// Waits for the next fork; `None` when the team ends.
+    /// Waits for a fork and takes part in it, until [`Gate::done`]; `None` when the team ends.
     pub(super) fn wait(&self, worker: usize, epoch: &mut u32) -> Option<Task> {
         let asleep = &self.asleep[worker].0;
-        wait_until(asleep, || self.epoch.0.load(Ordering::Acquire) != *epoch);
-        *epoch = epoch.wrapping_add(1);
-        // SAFETY: the epoch was read after its release, and the caller writes the task again only
-        // after this worker is done.
-        unsafe { self.task.get() }
+        loop {
+            wait_until(asleep, || self.epoch.0.load(Ordering::Acquire) != *epoch);
+            *epoch = self.epoch.0.load(Ordering::Acquire);
+            if self.ended.0.load(Ordering::Relaxed) {
+                return None;
+            }
+            if self.enter() {
+                // SAFETY: this worker is counted in.
+                return unsafe { self.task.get() };
+            }
+        }
+    }
+
+    /// Counts a worker in, unless the caller has closed the fork.
+    fn enter(&self) -> bool {
+        let mut state = self.state.0.load(Ordering::Relaxed);
+        while state & OPEN != 0 {
+            let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
+            match self.state.0.compare_exchange_weak(state, state + 1, success, failure) {
+                Ok(_) => return true,
+                Err(found) => state = found,
+            }
+        }
+        false
     }
 
     /// Reports that a worker is done with the task.
@@ -134,7 +161,7 @@ impl Gate {
                 *first = Some((worker, payload));
             }
         }
-        if self.busy.0.fetch_sub(1, Ordering::AcqRel) != 1 {
+        if self.state.0.fetch_sub(1, Ordering::AcqRel) != 1 {
             return;
         }
         // With the fence of `wait_until`, as in `open`.
@@ -146,8 +173,10 @@ impl Gate {
         }
     }
 
+    /// Lets no more workers in and waits for those that are.
     fn wait_for_workers(&self) {
-        let idle = || self.busy.0.load(Ordering::Acquire) == 0;
+        self.state.0.fetch_and(!OPEN, Ordering::AcqRel);
+        let idle = || self.state.0.load(Ordering::Acquire) == 0;
         for _ in 0..SPINS {
             if idle() {
                 return;
@@ -183,7 +212,8 @@ pub(super) struct Fork<'a> {
 }
 
 impl Fork<'_> {
-    /// Waits until every worker is done; an error is the first worker's panic.
+    /// Waits until every worker that came is done; an error is the first worker's panic. One that
+    /// comes later finds the fork closed: the caller never waits for a thread that has no core.
     pub(super) fn join(self) -> Result<(), Panic> {
         self.gate.wait_for_workers();
         let first = self.gate.panic.lock().unwrap_or_else(|e| e.into_inner()).take();
