@@ -103,7 +103,8 @@ impl Api {
     pub fn completion(&self, body: &[u8]) -> Result<Prepared, Error> {
         let mut body = Body::parse(body)?;
         self.check_model(&mut body)?;
-        let Completion { prompt, params } = Completion::convert(body, &self.setting.tokenizer)?;
+        let Completion { prompt, params } =
+            Completion::convert(body, self.options.context, &self.setting.tokenizer)?;
         let request = self.request(prompt, &params);
         let identity = self.identity("cmpl");
         let Params { stream, include_usage, .. } = params;
@@ -129,8 +130,8 @@ impl Api {
 
     fn convert_chat(&self, mut body: Body) -> Result<(Chat, Request), Error> {
         self.check_model(&mut body)?;
-        let mut chat =
-            Chat::convert(body, self.options.defaults.thinking, &self.setting.tokenizer)?;
+        let ApiOptions { context, defaults, .. } = &self.options;
+        let mut chat = Chat::convert(body, defaults.thinking, *context, &self.setting.tokenizer)?;
         let request = self.request(std::mem::take(&mut chat.prompt), &chat.params);
         Ok((chat, request))
     }

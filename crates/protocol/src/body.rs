@@ -11,6 +11,12 @@ use crate::Error;
 #[derive(Debug)]
 pub(crate) struct Body(Map<String, Value>);
 
+impl From<Map<String, Value>> for Body {
+    fn from(fields: Map<String, Value>) -> Self {
+        Self(fields)
+    }
+}
+
 impl Body {
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, Error> {
         Self::from_value(serde_json::from_slice(bytes).map_err(Error::Json)?)

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::Error;
 use crate::body::{Body, Neutral, is_empty, never};
+use crate::error::check_length;
 use crate::params::{MOST_LOGPROBS, Params};
 
 /// The model name that the conversion knows the prompt format by.
@@ -39,6 +40,7 @@ impl Chat {
     pub(crate) fn convert(
         mut body: Body,
         thinking: bool,
+        context: usize,
         tokenizer: &Tokenizer,
     ) -> Result<Self, Error> {
         let mut params = Params::take(&mut body)?;
@@ -66,6 +68,7 @@ impl Chat {
                 accepted: "text".to_owned(),
             });
         }
+        check_length(&rendered.prompt, context, tokenizer)?;
         let prompt = tokenizer.encode(&rendered.prompt, &rendered.special_ranges)?;
         Ok(Self { prompt, conversation, params })
     }

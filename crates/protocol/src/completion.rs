@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Error;
 use crate::body::{Body, Neutral, is_empty, is_false};
+use crate::error::check_length;
 use crate::params::{MOST_LOGPROBS, Params};
 
 const UNSUPPORTED: &[Neutral] =
@@ -26,7 +27,11 @@ pub(crate) struct Completion {
 }
 
 impl Completion {
-    pub(crate) fn convert(mut body: Body, tokenizer: &Tokenizer) -> Result<Self, Error> {
+    pub(crate) fn convert(
+        mut body: Body,
+        context: usize,
+        tokenizer: &Tokenizer,
+    ) -> Result<Self, Error> {
         let mut params = Params::take(&mut body)?;
         params.logprobs = match body.take("logprobs") {
             // Some clients send what chat has.
@@ -38,7 +43,7 @@ impl Completion {
             }
         };
         body.refuse(UNSUPPORTED)?;
-        let prompt = prompt(body.take("prompt"), tokenizer)?;
+        let prompt = prompt(body.take("prompt"), context, tokenizer)?;
         Ok(Self { prompt, params })
     }
 
@@ -55,7 +60,7 @@ impl Completion {
 }
 
 /// The prompt's ids. Its author writes it whole, so spellings of special tokens are meant.
-fn prompt(value: Option<Value>, tokenizer: &Tokenizer) -> Result<Vec<u32>, Error> {
+fn prompt(value: Option<Value>, context: usize, tokenizer: &Tokenizer) -> Result<Vec<u32>, Error> {
     const ACCEPTED: &str = "a text, a list of token ids, or a list of one of these";
     let Some(value) = value else {
         return Err(Error::Missing { field: "prompt", accepted: ACCEPTED });
@@ -67,7 +72,10 @@ fn prompt(value: Option<Value>, tokenizer: &Tokenizer) -> Result<Vec<u32>, Error
         other => ("prompt", other),
     };
     match one {
-        Value::String(text) => Ok(tokenizer.encode(text, &tokenizer.special_ranges(text))?),
+        Value::String(text) => {
+            check_length(text, context, tokenizer)?;
+            Ok(tokenizer.encode(text, &tokenizer.special_ranges(text))?)
+        }
         Value::Array(ids) => ids
             .iter()
             .enumerate()

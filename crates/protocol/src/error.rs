@@ -1,4 +1,5 @@
 use finback_engine::Refusal;
+use finback_tokenizer::Tokenizer;
 use serde_json::Value;
 
 /// Why a request is not taken. Every message names the field, what was found and what is accepted.
@@ -59,6 +60,19 @@ pub enum Error {
     /// Text that cannot be encoded, or a tokenizer without a token that prompts need.
     #[error(transparent)]
     Tokenizer(#[from] finback_tokenizer::Error),
+    /// A prompt so long that it is not encoded.
+    #[error(
+        "this server's maximum context length is {context} tokens; the prompt has {bytes} bytes, \
+         which are at least {least} tokens, and leaves no room for a reply"
+    )]
+    TooLong {
+        /// Positions a stream can hold.
+        context: usize,
+        /// Bytes of the prompt's text.
+        bytes: usize,
+        /// Tokens that it has at least.
+        least: usize,
+    },
     /// The engine does not take the request.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -91,7 +105,9 @@ impl Error {
             Self::Model { .. } => "model_not_found",
             Self::Conversation { .. } => "invalid_messages",
             Self::Tokenizer(_) => "tokenizer_error",
-            Self::Refused(Refusal::Context { .. }) => "context_length_exceeded",
+            Self::TooLong { .. } | Self::Refused(Refusal::Context { .. }) => {
+                "context_length_exceeded"
+            }
             Self::Refused(Refusal::Stopped { .. }) => "engine_stopped",
             Self::Refused(Refusal::Full { .. }) => "queue_full",
             Self::Refused(_) => "invalid_value",
@@ -120,6 +136,13 @@ impl Error {
             accepted: accepted.to_owned(),
         }
     }
+}
+
+/// Refuses a text that fills `context` by its length alone: encoding it would take long for nothing.
+pub(crate) fn check_length(text: &str, context: usize, tokenizer: &Tokenizer) -> Result<(), Error> {
+    let (bytes, least) = (text.len(), tokenizer.fewest_ids(text.len()));
+    // As the engine's own rule, which counts the tokens.
+    if least < context { Ok(()) } else { Err(Error::TooLong { context, bytes, least }) }
 }
 
 /// A value as JSON, shortened to what fits into a line.

@@ -51,15 +51,13 @@ impl Defaults {
     ///
     /// # Errors
     ///
-    /// A sampling field of that file that no request might have either.
+    /// A sampling field of that file that no request might have either. The message has the field;
+    /// the file is the caller's to name.
     pub fn from_generation_config(config: &Value) -> Result<Self, Error> {
-        let mut body = Body::from_value(config.clone())?;
-        let own = SamplingFields::take(&mut body).map_err(|error| match error {
-            Error::Value { field, found, accepted } => {
-                Error::Value { field: format!("generation_config.json: {field}"), found, accepted }
-            }
-            other => other,
-        })?;
+        let Value::Object(fields) = config else {
+            return Err(Error::value("the file", config, "a JSON object"));
+        };
+        let own = SamplingFields::take(&mut Body::from(fields.clone()))?;
         let base = Self::default();
         Ok(Self {
             temperature: own.temperature.unwrap_or(base.temperature),

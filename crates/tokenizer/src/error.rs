@@ -1,27 +1,13 @@
-use std::path::PathBuf;
-
-/// What can be wrong with a tokenizer's files or with what it is asked to encode.
+/// What can be wrong with a tokenizer's files or with what it is asked to encode. Only the end tokens'
+/// errors name their file: the others come of bytes, whose file the caller knows.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file that cannot be read.
-    #[error("{}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// A file that is not JSON.
-    #[error("{file}: {source}")]
-    Json {
-        /// The file.
-        file: String,
-        /// What is wrong, with line and column.
-        source: serde_json::Error,
-    },
+    /// Bytes that are not JSON.
+    #[error("{0}")]
+    Json(#[source] serde_json::Error),
     /// A `tokenizer.json` of a kind other than a byte-level BPE.
-    #[error("tokenizer.json: {field} is {found}; accepted: {accepted}")]
+    #[error("{field} is {found}; accepted: {accepted}")]
     Kind {
         /// The field in the file.
         field: &'static str,
@@ -31,10 +17,10 @@ pub enum Error {
         accepted: &'static str,
     },
     /// A `tokenizer.json` that the tokenizer library refuses.
-    #[error("tokenizer.json: {0}")]
+    #[error("{0}")]
     Load(String),
     /// A token without which prompts cannot be made.
-    #[error("tokenizer.json: no token is spelled {0:?}, which a prompt needs")]
+    #[error("the tokenizer has no token spelled {0:?}, which a prompt needs")]
     MissingToken(String),
     /// An end-token field that holds something else than ids.
     #[error("{file}: {field} is {found}; accepted: a token id below {vocab} or a list of them")]

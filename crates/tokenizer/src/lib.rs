@@ -5,6 +5,7 @@
 //! a turn. [`Decoder`] turns ids into text as they come; [`end_tokens`] collects the ids that end a
 //! reply from every file that names some.
 
+mod cover;
 mod decode;
 mod end;
 mod engram;

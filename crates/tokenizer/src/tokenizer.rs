@@ -1,12 +1,12 @@
 use std::collections::HashMap;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::OnceLock;
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use serde_json::Value;
 use tokenizers::AddedVocabulary;
 
+use crate::cover::keeps_all;
 use crate::decode::{byte_of_char, token_bytes};
 use crate::{Decoder, Error};
 
@@ -27,20 +27,11 @@ pub struct Tokenizer {
     bytes: Vec<u8>,
     /// Where each id's bytes end in `bytes`.
     ends: Vec<u32>,
+    /// Bytes of text that one id covers at most; `None` where text may have no id.
+    pub(crate) longest: Option<usize>,
 }
 
 impl Tokenizer {
-    /// Reads a `tokenizer.json`.
-    ///
-    /// # Errors
-    ///
-    /// The file cannot be read, or as [`Tokenizer::from_bytes`].
-    pub fn from_file(path: &Path) -> Result<Self, Error> {
-        let bytes = std::fs::read(path)
-            .map_err(|source| Error::Read { path: path.to_path_buf(), source })?;
-        Self::from_bytes(&bytes)
-    }
-
     /// Reads the bytes of a `tokenizer.json`.
     ///
     /// # Errors
@@ -48,8 +39,7 @@ impl Tokenizer {
     /// The bytes are not JSON, not a tokenizer, or one whose model is not BPE or whose decoder is
     /// not byte-level.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
-        let file: Header = serde_json::from_slice(bytes)
-            .map_err(|source| Error::Json { file: "tokenizer.json".to_owned(), source })?;
+        let file: Header = serde_json::from_slice(bytes).map_err(Error::Json)?;
         check_kind("model.type", file.model.as_ref(), "\"BPE\"", "BPE")?;
         check_kind("decoder.type", file.decoder.as_ref(), "\"ByteLevel\"", "ByteLevel")?;
         let mut library = tokenizers::Tokenizer::from_bytes(bytes)
@@ -69,7 +59,11 @@ impl Tokenizer {
         library.with_added_vocabulary(AddedVocabulary::new());
         library.with_padding(None);
         library.with_truncation(None).map_err(|error| Error::Load(error.to_string()))?;
-        Ok(Self::assemble(library, added, &vocab))
+        let mut tokenizer = Self::assemble(library, added, &vocab);
+        if !keeps_all(&file.normalizer, &file.pre_tokenizer) {
+            tokenizer.longest = None;
+        }
+        Ok(tokenizer)
     }
 
     fn assemble(
@@ -93,7 +87,14 @@ impl Tokenizer {
         for &id in added.values() {
             is_added[id as usize] = true;
         }
-        Self { plain, added, is_added, spellings: OnceLock::new(), bytes, ends }
+        // A byte without an id of its own may be dropped.
+        let all_bytes = byte_of_char.keys().all(|char| vocab.contains_key(&char.to_string()));
+        // An added token covers its spelling, whatever bytes it stands for in a reply.
+        let spellings = added.keys().map(String::len);
+        let lengths =
+            ends.iter().scan(0, |start, &end| Some((end - std::mem::replace(start, end)) as usize));
+        let longest = lengths.chain(spellings).max().filter(|&longest| all_bytes && longest > 0);
+        Self { plain, added, is_added, spellings: OnceLock::new(), bytes, ends, longest }
     }
 
     /// Ids there are: one more than the largest.
@@ -213,6 +214,10 @@ impl std::fmt::Debug for Tokenizer {
 struct Header {
     model: Option<Kind>,
     decoder: Option<Kind>,
+    #[serde(default)]
+    normalizer: Value,
+    #[serde(default)]
+    pre_tokenizer: Value,
 }
 
 #[derive(serde::Deserialize)]

@@ -3,7 +3,7 @@
 use finback_protocol::Error;
 use serde_json::{Value, json};
 
-use crate::api;
+use crate::{api, tokenizer};
 
 /// The error of a body with these fields beside a good prompt, on both routes where it is common.
 fn refused(fields: &Value) -> Error {
@@ -217,6 +217,33 @@ fn bodies_that_are_no_object_say_where() {
             assert_eq!(error.code(), "invalid_json");
         }
     }
+}
+
+#[test]
+fn a_text_that_must_fill_the_context_is_not_encoded() {
+    let (api, tokenizer) = (api(), tokenizer());
+    let spelling = (0..tokenizer.vocab_size() as u32)
+        .map(|id| tokenizer.decode(&[id]))
+        .max_by_key(String::len)
+        .unwrap();
+    // As many bytes as fit in one token fewer than the context: all of them can be taken.
+    let body = |tokens: usize| json!({"prompt": spelling.repeat(tokens)}).to_string();
+    let most = api.completion(body(4095).as_bytes()).unwrap();
+    assert_eq!(most.request.prompt.len(), 4095);
+    let error = api.completion(body(4096).as_bytes()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "this server's maximum context length is 4096 tokens; the prompt has {} bytes, which \
+             are at least 4096 tokens, and leaves no room for a reply",
+            4096 * spelling.len()
+        )
+    );
+    assert_eq!((error.param(), error.code()), (None, "context_length_exceeded"));
+    let text = "far too long ".repeat(2 << 20);
+    let chat = json!({"messages": [{"role": "user", "content": text}]}).to_string();
+    let error = api.chat(chat.as_bytes()).unwrap_err();
+    assert!(matches!(error, Error::TooLong { context: 4096, .. }), "{error}");
 }
 
 #[test]

@@ -149,10 +149,9 @@ fn generation_config_sets_defaults() {
         Defaults { temperature: 0.6, top_p: 0.95, top_k: 20, ..Defaults::default() }
     );
     let error = Defaults::from_generation_config(&json!({"top_p": 2})).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "generation_config.json: top_p is 2; accepted: a number above 0, at most 1"
-    );
+    assert_eq!(error.to_string(), "top_p is 2; accepted: a number above 0, at most 1");
+    let error = Defaults::from_generation_config(&json!([1])).unwrap_err();
+    assert_eq!(error.to_string(), "the file is [1]; accepted: a JSON object");
 }
 
 #[test]

