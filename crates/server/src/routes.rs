@@ -1,18 +1,22 @@
-use std::error::Error as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
-use axum::body::{Bytes, HttpBody, to_bytes};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
+use axum::http::header::EXPECT;
 use axum::response::{IntoResponse, Response};
 use finback_protocol::{Api, Error, Prepared};
-use http_body_util::LengthLimitError;
+use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
 use crate::app::{App, BODY_LIMIT};
 use crate::errors::ApiError;
 use crate::run::Run;
+
+/// How long a body that is too large is read on.
+const DRAIN: Duration = Duration::from_secs(60);
 
 /// `POST /v1/chat/completions`
 pub(crate) async fn chat(State(app): State<App>, request: Request) -> Result<Response, ApiError> {
@@ -100,17 +104,37 @@ pub(crate) async fn health(State(app): State<App>) -> Response {
     }
 }
 
-/// Reads the whole body. One that says it is too large is refused before it is read.
-async fn read(request: Request) -> Result<Bytes, ApiError> {
-    let body = request.into_body();
-    if body.size_hint().lower() > BODY_LIMIT as u64 {
+/// Reads the whole body. One over the limit is read on and dropped: a client that still sends when its
+/// connection closes never sees the answer. Only one that waits to be told to send is refused unread.
+async fn read(request: Request) -> Result<Vec<u8>, ApiError> {
+    let waits = request.headers().contains_key(EXPECT);
+    let mut body = request.into_body();
+    let mut fits = body.size_hint().lower() <= BODY_LIMIT as u64;
+    if !fits && waits {
         return Err(ApiError::too_large(BODY_LIMIT));
     }
-    to_bytes(body, BODY_LIMIT).await.map_err(|error| {
-        // The limit is told apart from a connection that broke by the source's type alone.
-        match error.source() {
-            Some(source) if source.is::<LengthLimitError>() => ApiError::too_large(BODY_LIMIT),
-            _ => ApiError::broken_body(&error),
+    let mut bytes = Vec::new();
+    while fits {
+        let Some(data) = next(&mut body).await? else { return Ok(bytes) };
+        fits = bytes.len() + data.len() <= BODY_LIMIT;
+        if fits {
+            bytes.extend_from_slice(&data);
         }
-    })
+    }
+    drop(bytes);
+    let rest = async { while let Ok(Some(_)) = next(&mut body).await {} };
+    // A client that takes longer than that is cut off.
+    let _ = tokio::time::timeout(DRAIN, rest).await;
+    Err(ApiError::too_large(BODY_LIMIT))
+}
+
+/// The next bytes of a body; `None` after the last.
+async fn next(body: &mut Body) -> Result<Option<Bytes>, ApiError> {
+    while let Some(frame) = body.frame().await {
+        // What is no data is trailers.
+        if let Ok(data) = frame.map_err(|error| ApiError::broken_body(&error))?.into_data() {
+            return Ok(Some(data));
+        }
+    }
+    Ok(None)
 }

@@ -88,30 +88,36 @@ async fn unknown_routes_and_methods_are_json_errors() {
 }
 
 #[tokio::test]
-async fn a_body_over_the_limit_is_refused() {
+async fn a_body_over_the_limit_is_refused_once_it_is_sent() {
     let server = Server::start(runner(hashed(VOCAB))).await;
     let head = format!("POST {COMPLETIONS} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n");
-    // One that says its size is not even read.
+    let wanted = "the request body is too large; accepted: at most 33554432 bytes";
+    let refused = |answer: &crate::client::Answer| {
+        let (message, _, code) = error(answer);
+        assert_eq!((answer.status, code.as_str()), (413, "body_too_large"));
+        assert_eq!(message, wanted);
+    };
+    // A client that waits to be told to send is told at once.
     let mut socket = tokio::net::TcpStream::connect(server.address).await.unwrap();
-    socket.write_all(format!("{head}content-length: 99999999\r\n\r\n").as_bytes()).await.unwrap();
-    let answer = finish(&mut socket).await;
-    let (message, _, code) = error(&answer);
-    assert_eq!((answer.status, code.as_str()), (413, "body_too_large"));
-    assert_eq!(message, "the request body is too large; accepted: at most 33554432 bytes");
-    // One that does not is read up to the limit. The rest may meet a closed connection.
-    let socket = tokio::net::TcpStream::connect(server.address).await.unwrap();
-    let (mut read, mut write) = socket.into_split();
-    let sender = tokio::spawn(async move {
-        write.write_all(format!("{head}transfer-encoding: chunked\r\n\r\n").as_bytes()).await?;
-        let chunk = format!("100000\r\n{}\r\n", " ".repeat(1 << 20));
-        for _ in 0..33 {
-            write.write_all(chunk.as_bytes()).await?;
+    let waits = format!("{head}expect: 100-continue\r\ncontent-length: 99999999\r\n\r\n");
+    socket.write_all(waits.as_bytes()).await.unwrap();
+    refused(&finish(&mut socket).await);
+    // Others send all of it before they read, and no write fails.
+    let mebibyte = " ".repeat(1 << 20);
+    for (kind, part) in [
+        (format!("content-length: {}", 40 << 20), mebibyte.clone()),
+        ("transfer-encoding: chunked".to_owned(), format!("100000\r\n{mebibyte}\r\n")),
+    ] {
+        let mut socket = tokio::net::TcpStream::connect(server.address).await.unwrap();
+        socket.write_all(format!("{head}{kind}\r\n\r\n").as_bytes()).await.unwrap();
+        for _ in 0..40 {
+            socket.write_all(part.as_bytes()).await.unwrap();
         }
-        std::io::Result::Ok(write)
-    });
-    let answer = finish(&mut read).await;
-    drop(sender.await.unwrap());
-    assert_eq!((answer.status, error(&answer).2.as_str()), (413, "body_too_large"));
+        if kind.ends_with("chunked") {
+            socket.write_all(b"0\r\n\r\n").await.unwrap();
+        }
+        refused(&finish(&mut socket).await);
+    }
 }
 
 #[tokio::test]
