@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::file::is_there;
 use crate::header::parse_header;
 use crate::index::{WeightMap, read_index};
 use crate::map::Map;
@@ -35,7 +36,7 @@ impl Checkpoint {
             return Err(Error::file(dir, "a file", "a checkpoint directory"));
         }
         let index_file = dir.join(INDEX_FILE);
-        let index = if index_file.exists() { Some(read_index(&index_file)?) } else { None };
+        let index = if is_there(&index_file) { Some(read_index(&index_file)?) } else { None };
         let names = match &index {
             Some(map) => map.values().cloned().collect(),
             None => list_shards(dir)?,

@@ -172,6 +172,20 @@ fn an_index_that_lies() {
     assert!(text.contains("expected an object of shard names"), "{text}");
 }
 
+#[cfg(unix)]
+#[test]
+fn an_index_that_is_a_link_to_nothing_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    sample(dir.path());
+    let index = dir.path().join(INDEX_FILE);
+    fs::remove_file(&index).unwrap();
+    std::os::unix::fs::symlink("nothing", &index).unwrap();
+    assert_eq!(
+        refusal(dir.path()),
+        format!("DIR/{INDEX_FILE}: No such file or directory (os error 2)")
+    );
+}
+
 #[test]
 fn one_name_in_two_shards_needs_an_index() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,10 +1,15 @@
 //! Files of a checkpoint beside its shards.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use crate::error::{Error, Result};
+
+/// Whether there is an entry at `path`, be it a link that leads nowhere: opening that one says so.
+pub fn is_there(path: &Path) -> bool {
+    !fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
+}
 
 /// The whole content of the regular file at `path`.
 ///

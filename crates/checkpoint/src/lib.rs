@@ -20,7 +20,7 @@ mod writer;
 pub use checkpoint::{Checkpoint, INDEX_FILE};
 pub use dtype::Dtype;
 pub use error::{Error, Result};
-pub use file::read_file;
+pub use file::{is_there, read_file};
 pub use header::{HEADER_BYTES_MAX, Header, HeaderTensor, parse_header};
 pub use tensor::{Advice, Tensor};
 pub use writer::{Entry, Sink, write, write_file};

@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, bail, ensure};
-use finback_checkpoint::{Checkpoint, read_file};
+use anyhow::{Context, anyhow, bail, ensure};
+use finback_checkpoint::{Checkpoint, is_there, read_file};
 use finback_model::Config;
-use finback_tokenizer::{Tokenizer, end_tokens};
+use finback_tokenizer::{Error as TokenizerError, Tokenizer, end_tokens};
 use serde_json::Value;
 
 use crate::demo;
@@ -72,7 +72,7 @@ impl Opened {
         let file = self.directory.join(TOKEN_MAP_FILE);
         let (source, map): (PathBuf, Vec<u32>) = match &self.tokenizer {
             Some(tokenizer) => (self.directory.join(TOKENIZER_FILE), tokenizer.engram_token_map()?),
-            None if file.exists() => {
+            None if is_there(&file) => {
                 let map = serde_json::from_value(json(&file)?)
                     .with_context(|| format!("{}: wanted a list of ids", file.display()))?;
                 (file, map)
@@ -109,10 +109,11 @@ fn distinct(ids: &[u32]) -> usize {
 
 fn tokenizer(directory: &Path, config: &Config) -> anyhow::Result<Option<Arc<Tokenizer>>> {
     let file = directory.join(TOKENIZER_FILE);
-    if !file.exists() {
+    if !is_there(&file) {
         return Ok(None);
     }
-    let tokenizer = Tokenizer::from_bytes(&read_file(&file)?)?;
+    let tokenizer =
+        Tokenizer::from_bytes(&read_file(&file)?).with_context(|| file.display().to_string())?;
     let (found, wanted) = (tokenizer.vocab_size(), config.vocab_size);
     ensure!(
         found <= wanted,
@@ -125,8 +126,13 @@ fn tokenizer(directory: &Path, config: &Config) -> anyhow::Result<Option<Arc<Tok
 fn ends(directory: &Path, tokenizer: &Tokenizer) -> anyhow::Result<Vec<u32>> {
     let config = json(&directory.join(finback_model::config::CONFIG_FILE))?;
     let generation = directory.join(GENERATION_FILE);
-    let generation = generation.exists().then(|| json(&generation)).transpose()?;
-    let tokens = end_tokens(&config, generation.as_ref(), tokenizer)?;
+    let generation = is_there(&generation).then(|| json(&generation)).transpose()?;
+    let tokens =
+        end_tokens(&config, generation.as_ref(), tokenizer).map_err(|error| match error {
+            // It begins with the file's name in the directory.
+            TokenizerError::EndToken { .. } => anyhow!("{}/{error}", directory.display()),
+            other => anyhow!("{}: {other}", directory.display()),
+        })?;
     Ok(tokens.into_iter().map(|token| token.id).collect())
 }
 
