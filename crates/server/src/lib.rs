@@ -10,7 +10,9 @@ mod metrics;
 mod routes;
 mod run;
 mod serve;
+mod signals;
 mod sse;
 
 pub use app::{App, BODY_LIMIT};
 pub use serve::{serve, serve_until};
+pub use signals::Signals;

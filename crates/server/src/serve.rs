@@ -4,20 +4,25 @@ use std::time::Duration;
 use finback_engine::Load;
 use tokio::net::TcpListener;
 
-use crate::App;
+use crate::{App, Signals};
 
 /// How often a server on its way out looks whether the last reply has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Answers connections until ctrl-c or SIGTERM. New requests are refused from then on and waiting
+/// Answers connections until the first of `signals`. New requests are refused from then on and waiting
 /// ones fail; running replies have `drain` to end, and end with an error after it. A second signal
 /// ends everything at once.
 ///
 /// # Errors
 ///
 /// The listener fails.
-pub async fn serve(listener: TcpListener, app: App, drain: Duration) -> io::Result<()> {
-    serve_until(listener, app, drain, interrupt(), interrupt()).await
+pub async fn serve(
+    listener: TcpListener,
+    app: App,
+    drain: Duration,
+    signals: &Signals,
+) -> io::Result<()> {
+    serve_until(listener, app, drain, signals.seen(1), signals.seen(2)).await
 }
 
 /// [`serve`] with the two signals given: `stop` ends it in peace, `now`, which is not looked at
@@ -58,33 +63,4 @@ pub async fn serve_until(
         result = async { server.await } => result,
         () = cut => Ok(()),
     }
-}
-
-/// One ctrl-c or SIGTERM. Where the system gives no signals, none ever comes.
-async fn interrupt() {
-    let ctrl_c = async {
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    };
-    tokio::select! {
-        () = ctrl_c => {}
-        () = terminate() => {}
-    }
-}
-
-#[cfg(unix)]
-async fn terminate() {
-    use tokio::signal::unix::{SignalKind, signal};
-    match signal(SignalKind::terminate()) {
-        Ok(mut signal) => {
-            signal.recv().await;
-        }
-        Err(_) => std::future::pending().await,
-    }
-}
-
-#[cfg(not(unix))]
-async fn terminate() {
-    std::future::pending().await
 }

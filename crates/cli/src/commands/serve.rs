@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use finback_server::{App, serve};
+use finback_server::{App, Signals, serve};
 use serde_json::json;
 use tokio::net::TcpListener;
 
@@ -38,12 +38,14 @@ pub async fn run(values: &Values) -> anyhow::Result<()> {
         bail!("{}: no {TOKENIZER_FILE}, which a server needs", opened.directory.display());
     };
     let (engine, recording) = prepared.start()?;
+    // Before the address is printed: whoever has read it may end the server in peace.
+    let signals = Signals::listen().context("Ctrl-C and SIGTERM cannot be taken over")?;
     let address = listener.local_addr()?;
     let curl = curl(&address.to_string(), &opened.model_id);
     print(&format!("listening  http://{address}\n\n{curl}\n"))?;
     let app = App::new(Arc::new(api), engine.handle());
     let drain = Duration::from_secs(values.get(&DRAIN_SECONDS));
-    serve(listener, app, drain).await.context("the server")?;
+    serve(listener, app, drain, &signals).await.context("the server")?;
     recording.as_ref().map_or(Ok(()), Recording::finish)
 }
 

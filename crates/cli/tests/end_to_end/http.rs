@@ -222,9 +222,8 @@ fn requests_wait_in_arrival_order() {
 #[cfg(unix)]
 #[test]
 fn an_interrupt_ends_it_by_itself() {
+    // The banner's last line is enough: whoever has read it may end the server.
     let mut server = demo();
-    // An answer shows that it has taken over Ctrl-C.
-    assert_eq!(server.request("GET", "/health", "").0, 200);
     let id = server.id().to_string();
     assert!(
         std::process::Command::new("kill").args(["-INT", &id]).status().expect("kill").success()
