@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use finback_checkpoint::is_there;
 use finback_cpu::simd::Isa;
 use finback_cpu::{CpuOps, CpuOptions};
 use finback_engine::{Engine, Options, Profile};
@@ -15,6 +16,7 @@ use finback_protocol::Defaults;
 
 use crate::machine;
 use crate::open::{self, GENERATION_FILE, Opened};
+use crate::outfile::OutFile;
 use crate::profile::Recording;
 use crate::settings::table::{
     CONTEXT, DRAFT_CONFIDENCE, DRAFT_TOKENS, ISA, NO_DRAFTS, NUMERICS, PARALLEL, PLAIN_STREAMS,
@@ -110,14 +112,16 @@ impl Prepared {
     /// As [`Prepared::check`]; or the backend cannot start.
     pub fn start(&self) -> anyhow::Result<(Engine, Option<Recording>)> {
         self.check()?;
+        let file = |file| OutFile::create("--profile-rounds", file);
+        let file = self.profile.as_ref().map(file).transpose()?;
         let spec = Arc::clone(&self.spec);
         let ops = CpuOps::new(Arc::clone(&spec), self.limits, self.cpu)?;
-        let (ops, recording): (Box<dyn Ops>, _) = match &self.profile {
+        let (ops, recording): (Box<dyn Ops>, _) = match file {
             None => (Box::new(ops), None),
             Some(file) => {
                 let (timed, steps) = Timed::new(ops);
                 let profile = Profile::new(steps);
-                (Box::new(timed), Some(Recording { profile, file: file.clone() }))
+                (Box::new(timed), Some(Recording { profile, file }))
             }
         };
         let runner = Box::new(ModelRunner::new(ops, spec));
@@ -154,7 +158,7 @@ fn limits(values: &Values, config: &Config, draft_tokens: usize) -> Limits {
 /// The checkpoint's own defaults, and the settings that change them.
 fn defaults(values: &Values, directory: &Path) -> anyhow::Result<Defaults> {
     let file = directory.join(GENERATION_FILE);
-    let mut defaults = if file.exists() {
+    let mut defaults = if is_there(&file) {
         Defaults::from_generation_config(&open::json(&file)?)
             .with_context(|| file.display().to_string())?
     } else {

@@ -8,6 +8,7 @@ mod interrupt;
 mod load;
 mod machine;
 mod open;
+mod outfile;
 mod output;
 mod profile;
 mod progress;

@@ -1,18 +1,18 @@
 //! `--profile-rounds`: a table on standard error and a trace that Chrome's viewers open.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use finback_engine::{HOST, Passes, Profile};
 use serde_json::{Value, json};
 
+use crate::outfile::OutFile;
+
 /// A profile and the file it is written to.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Recording {
     pub profile: Profile,
-    pub file: PathBuf,
+    pub file: OutFile,
 }
 
 impl Recording {
@@ -22,16 +22,11 @@ impl Recording {
     /// The file cannot be written.
     pub fn finish(&self) -> anyhow::Result<()> {
         let passes = self.profile.passes();
-        write(&self.file, &trace(&passes))?;
+        self.file.text(&trace(&passes).to_string())?;
         eprint!("{}", table(&passes));
-        eprintln!("the first {} passes are in {}", passes.kept.len(), self.file.display());
+        eprintln!("the first {} passes are in {}", passes.kept.len(), self.file.path().display());
         Ok(())
     }
-}
-
-fn write(file: &Path, trace: &Value) -> anyhow::Result<()> {
-    std::fs::write(file, trace.to_string())
-        .with_context(|| format!("cannot write {} (--profile-rounds)", file.display()))
 }
 
 /// What a user calls a step.

@@ -1,13 +1,13 @@
 //! `finback bench`: measures and judges servers over HTTP.
 
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use finback_bench::{BenchError, Target, compare, concurrent, openai, soak};
 use serde_json::Value as Json;
 
+use crate::outfile::OutFile;
 use crate::output::print;
 use crate::progress::Steps;
 use crate::settings::bench::{
@@ -19,6 +19,7 @@ use crate::settings::{UsageError, Values};
 
 /// `finback bench concurrent`
 pub fn concurrent(values: &Values) -> anyhow::Result<()> {
+    let output = Output::of(values)?;
     let target = target(values, &values.get(&URL))?;
     let options = concurrent::Options {
         levels: values.get(&LEVELS).into_iter().map(|level| level as usize).collect(),
@@ -33,19 +34,20 @@ pub fn concurrent(values: &Values) -> anyhow::Result<()> {
     let mut steps = Steps::new("bench concurrent");
     let report = concurrent::run(&target, &options, &mut |step| steps.at(step));
     steps.finish();
-    show(values, &report.text(), &report.to_json(&target))?;
+    output.show(&report.text(), &report.to_json(&target))?;
     ensure!(report.passed(), "{}: {}", target.url(), report.summary());
     Ok(())
 }
 
 /// `finback bench openai`
 pub fn openai(values: &Values) -> anyhow::Result<()> {
+    let output = Output::of(values)?;
     let target = target(values, &values.get(&URL))?;
     let mut steps = Steps::new("bench openai");
     let report = openai::run(&target, &fixed(values), &mut |step| steps.at(step));
     steps.finish();
     let report = report?;
-    show(values, &report.text(), &report.to_json(&target))
+    output.show(&report.text(), &report.to_json(&target))
 }
 
 /// `finback bench compare`
@@ -54,6 +56,7 @@ pub fn compare(values: &Values) -> anyhow::Result<()> {
         return Err(UsageError("give two addresses: the base's, and this one's".into()).into());
     };
     let chart = values.get(&CHART).map(|file| Chart::to(&file)).transpose()?;
+    let output = Output::of(values)?;
     let (base, this) = (target(values, &first)?, target(values, &second)?);
     let mut steps = Steps::new("bench compare");
     let report = compare::run(&base, &this, &fixed(values), &mut |step| steps.at(step));
@@ -61,15 +64,16 @@ pub fn compare(values: &Values) -> anyhow::Result<()> {
     let report = report?;
     if let Some(Chart { file, page }) = chart {
         let text = if page { report.html(&base, &this) } else { report.svg() };
-        fs::write(&file, text).context(file)?;
+        file.text(&text)?;
     }
-    show(values, &report.text(), &report.to_json(&base, &this))?;
+    output.show(&report.text(), &report.to_json(&base, &this))?;
     ensure!(report.passed(), "{} is slower than {}", this.url(), base.url());
     Ok(())
 }
 
 /// `finback bench soak`
 pub fn soak(values: &Values) -> anyhow::Result<()> {
+    let output = Output::of(values)?;
     let target = target(values, &values.get(&URL))?;
     let options = soak::Options {
         time: Duration::from_secs_f64(values.get(&MINUTES) * 60.0),
@@ -80,7 +84,7 @@ pub fn soak(values: &Values) -> anyhow::Result<()> {
     let mut steps = Steps::new("bench soak");
     let report = soak::run(&target, &options, &mut |step| steps.at(step));
     steps.finish();
-    show(values, &report.text(), &report.to_json(&target))?;
+    output.show(&report.text(), &report.to_json(&target))?;
     ensure!(report.passed(), "{}: {}", target.url(), report.summary());
     Ok(())
 }
@@ -100,35 +104,53 @@ fn target(values: &Values, url: &str) -> anyhow::Result<Target> {
     })
 }
 
-/// The table, and the JSON where it is asked for.
-fn show(values: &Values, text: &str, json: &Json) -> anyhow::Result<()> {
-    let json_text = format!("{json}\n");
-    match values.get(&JSON_FILE).as_deref() {
-        None => print(text),
-        Some("-") => print(&json_text),
-        Some(file) => {
-            fs::write(file, json_text).with_context(|| file.to_owned())?;
-            print(text)
+/// Where the JSON goes, if anywhere.
+enum Output {
+    Table,
+    /// Instead of the table.
+    Json,
+    /// The JSON goes to a file, the table to standard output.
+    Both(OutFile),
+}
+
+impl Output {
+    fn of(values: &Values) -> anyhow::Result<Self> {
+        Ok(match values.get(&JSON_FILE) {
+            None => Self::Table,
+            Some(file) if file == "-" => Self::Json,
+            Some(file) => Self::Both(OutFile::create("--json", file)?),
+        })
+    }
+
+    fn show(&self, table: &str, json: &Json) -> anyhow::Result<()> {
+        match self {
+            Self::Table => print(table),
+            Self::Json => print(&format!("{json}\n")),
+            Self::Both(file) => {
+                file.text(&format!("{json}\n"))?;
+                print(table)
+            }
         }
     }
 }
 
 /// A chart's file, and whether it is a page.
 struct Chart {
-    file: String,
+    file: OutFile,
     page: bool,
 }
 
 impl Chart {
-    fn to(file: &str) -> Result<Self, UsageError> {
+    fn to(file: &str) -> anyhow::Result<Self> {
         let page = match Path::new(file).extension().and_then(|extension| extension.to_str()) {
             Some("html") => true,
             Some("svg") => false,
             _ => {
                 let accepted = "a file that ends in .svg or .html";
-                return Err(UsageError(format!("--chart: found {file:?}, accepted: {accepted}")));
+                let text = format!("--chart: found {file:?}, accepted: {accepted}");
+                return Err(UsageError(text).into());
             }
         };
-        Ok(Self { file: file.to_owned(), page })
+        Ok(Self { file: OutFile::create("--chart", file)?, page })
     }
 }

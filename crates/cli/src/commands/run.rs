@@ -1,11 +1,11 @@
 //! `finback run`: the reply to one prompt.
 
 use std::io::Write;
-use std::path::Path;
 
 use finback_checkpoint::{Dtype, Entry, write_file};
 use serde_json::json;
 
+use crate::outfile::OutFile;
 use crate::output::print;
 use crate::profile::Recording;
 use crate::reply::Outcome;
@@ -23,15 +23,16 @@ pub async fn run(values: &Values) -> anyhow::Result<()> {
         let text = "--prompt-ids is the whole prompt as ids: it takes no --system and no --stop";
         return Err(UsageError(text.into()).into());
     }
+    let logits = values.get(&LOGITS).map(|file| OutFile::create("--logits", file)).transpose()?;
     let session = Session::start(values)?;
     let ask = match ids {
         Some(ids) => session.ids(ids),
         None => session.chat(&messages(values))?,
     };
-    let (json, logits) = (values.get(&JSON), values.get(&LOGITS));
+    let json = values.get(&JSON);
     let outcome = session.reply(ask, logits.is_some(), !json).await?;
-    if let Some(file) = logits {
-        write_logits(Path::new(&file), &outcome)?;
+    if let Some(file) = &logits {
+        write_logits(file, &outcome)?;
     }
     if json {
         let prepared = &session.prepared;
@@ -50,7 +51,7 @@ fn messages(values: &Values) -> Vec<serde_json::Value> {
 }
 
 /// `logits`, the row each reply token was chosen from, and `prompt`, the prompt's last rows.
-fn write_logits(file: &Path, outcome: &Outcome) -> anyhow::Result<()> {
+fn write_logits(file: &OutFile, outcome: &Outcome) -> anyhow::Result<()> {
     let tensors = [("logits", &outcome.logits), ("prompt", &outcome.prompt_logits)];
     let entries: Vec<Entry> = tensors
         .iter()
@@ -60,12 +61,13 @@ fn write_logits(file: &Path, outcome: &Outcome) -> anyhow::Result<()> {
             shape: vec![rows.len(), rows.first().map_or(0, Vec::len)],
         })
         .collect();
-    write_file(file, &entries, |entry, sink| {
-        let rows = tensors.iter().filter(|(name, _)| *name == entry.name);
-        for value in rows.flat_map(|(_, rows)| rows.iter().flatten()) {
-            sink.write_all(&value.to_le_bytes())?;
-        }
-        Ok(())
-    })?;
-    Ok(())
+    file.write(|path| {
+        write_file(path, &entries, |entry, sink| {
+            let rows = tensors.iter().filter(|(name, _)| *name == entry.name);
+            for value in rows.flat_map(|(_, rows)| rows.iter().flatten()) {
+                sink.write_all(&value.to_le_bytes())?;
+            }
+            Ok(())
+        })
+    })
 }

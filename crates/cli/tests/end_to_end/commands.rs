@@ -66,6 +66,71 @@ fn broken_checkpoints_are_refused_by_name() {
     refused(other.path(), &["scoring_func", "tanh"]);
 }
 
+/// What `inspect`, `plan` or `run` says of a checkpoint, its directory as DIR.
+fn told(directory: &Path) -> String {
+    let (code, message) = failure(&["plan", path(directory)]);
+    assert_eq!(code, 1, "{message}");
+    message.replace(path(directory), "DIR")
+}
+
+#[test]
+fn small_files_are_named_once_with_their_directory() {
+    let made = tempfile::tempdir().expect("a directory");
+    let out = made.path().join("made");
+    stdout(&["synth", "--out", path(&out)]);
+    let file = |name: &str| out.join(name);
+    let write = |name: &str, text: &str| fs::write(file(name), text).expect("writes");
+    for (text, line) in [
+        ("{\"top_p\": 2}", "top_p is 2; accepted: a number above 0, at most 1"),
+        ("[1]", "the file is [1]; accepted: a JSON object"),
+        (
+            "{\"eos_token_id\": -1}",
+            "eos_token_id is -1; accepted: a token id below 1024 or a list of them",
+        ),
+    ] {
+        write("generation_config.json", text);
+        assert_eq!(told(&out), format!("error: DIR/generation_config.json: {line}\n"));
+    }
+    fs::remove_file(file("generation_config.json")).expect("removes");
+    for (text, line) in [
+        ("{}", "model.type is missing; accepted: \"BPE\""),
+        ("{", "EOF while parsing an object at line 1 column 1"),
+    ] {
+        write("tokenizer.json", text);
+        assert_eq!(told(&out), format!("error: DIR/tokenizer.json: {line}\n"));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn links_that_lead_nowhere_are_named() {
+    let names =
+        ["generation_config.json", "tokenizer.json", "model.safetensors.index.json", "config.json"];
+    for name in names {
+        let broken = copy("full");
+        let link = broken.path().join(name);
+        if link.exists() {
+            fs::remove_file(&link).expect("removes");
+        }
+        std::os::unix::fs::symlink("nowhere", &link).expect("links");
+        let reason = "No such file or directory (os error 2)";
+        assert_eq!(told(broken.path()), format!("error: DIR/{name}: {reason}\n"));
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_written_ends_a_run_before_its_reply() {
+    let ask = ["run", "hello", "--max-tokens", "4"];
+    for flag in ["--logits", "--profile-rounds"] {
+        let output = finback(&[&ask[..], &[flag, "/no/such/directory/file"]].concat());
+        assert_eq!(output.status.code(), Some(1));
+        let reason = "No such file or directory (os error 2)";
+        let line = format!("error: cannot write /no/such/directory/file ({flag}): {reason}\n");
+        assert_eq!(text(&output.stderr), line);
+        assert_eq!(text(&output.stdout), "", "{flag}: no reply runs");
+    }
+}
+
 #[test]
 fn a_missing_token_map_is_named() {
     let directory = copy("engram");
