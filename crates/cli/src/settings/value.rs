@@ -92,7 +92,7 @@ impl Kind {
             Self::Int { min, max: u64::MAX } => format!("a whole number of at least {min}"),
             Self::Int { min, max } => format!("a whole number from {min} to {max}"),
             Self::Float { min, max } => format!("a number from {min} to {max}"),
-            Self::Text(_) | Self::Texts(_) => "any text".into(),
+            Self::Text(_) | Self::Texts(_) => "any text but an empty one".into(),
             Self::Choice(words) => words.join(", "),
             Self::Ids => "whole numbers separated by commas, e.g. 5,9,2".into(),
             Self::Ints { min, max } => {
@@ -128,6 +128,7 @@ impl Kind {
             Self::Floats { min, max } => {
                 list(trimmed, |value| (min..=max).contains(value)).map(Value::Floats)
             }
+            Self::Text(_) | Self::Texts(_) | Self::File if text.is_empty() => None,
             Self::Text(_) | Self::File => Some(Value::Text(text.into())),
             Self::Choice(words) => words.contains(&trimmed).then(|| Value::Text(trimmed.into())),
             Self::Ids => list(trimmed, |_| true).map(Value::Ids),
@@ -187,6 +188,10 @@ mod tests {
         assert_eq!(Kind::Switch.read("On"), Some(Value::Switch(true)));
         assert_eq!(Kind::Switch.read("0"), Some(Value::Switch(false)));
         assert_eq!(Kind::Switch.read("maybe"), None);
+        for kind in [Kind::Text("DIR"), Kind::Texts("TEXT"), Kind::File] {
+            assert_eq!(kind.read(""), None, "{kind:?}");
+            assert!(kind.read(" ").is_some(), "{kind:?}");
+        }
         assert_eq!(Kind::Ids.read("5, 9,2"), Some(Value::Ids(vec![5, 9, 2])));
         for bad in ["", "5,,2", "5;9", "-1", "4294967296"] {
             assert_eq!(Kind::Ids.read(bad), None, "{bad:?}");

@@ -44,7 +44,7 @@ impl Values {
     ) -> Result<Self, UsageError> {
         let mut values = BTreeMap::new();
         for declared in table::all().filter(|declared| declared.taken_by(command)) {
-            values.insert(declared.name, resolve_one(declared, flags, &environment)?);
+            values.insert(declared.name, resolve_one(declared, command, flags, &environment)?);
         }
         Ok(Self { values })
     }
@@ -65,10 +65,11 @@ impl Values {
 
 fn resolve_one(
     declared: &'static Declared,
+    command: Command,
     flags: &ArgMatches,
     environment: impl Fn(&str) -> Option<String>,
 ) -> Result<(Option<Value>, Origin), UsageError> {
-    if let Some(value) = from_flags(declared, flags)? {
+    if let Some(value) = from_flags(declared, command, flags)? {
         return Ok((Some(value), Origin::Flag));
     }
     if declared.env {
@@ -84,19 +85,29 @@ fn resolve_one(
     Ok((default, Origin::Default))
 }
 
-fn from_flags(declared: &Declared, flags: &ArgMatches) -> Result<Option<Value>, UsageError> {
+fn from_flags(
+    declared: &Declared,
+    command: Command,
+    flags: &ArgMatches,
+) -> Result<Option<Value>, UsageError> {
     if declared.kind == super::Kind::Switch {
         return Ok(flags.get_flag(declared.name).then_some(Value::Switch(true)));
     }
     let Some(texts) = flags.get_many::<String>(declared.name) else { return Ok(None) };
-    let texts: Vec<&String> = texts.collect();
-    if let super::Kind::Texts(_) = declared.kind {
-        return Ok(Some(Value::Texts(texts.into_iter().cloned().collect())));
+    let place = match declared.positional.contains(&command) {
+        true => declared.kind.placeholder().to_owned(),
+        false => declared.flag(),
+    };
+    let mut found = None;
+    for text in texts {
+        let value = read(declared, &place, text)?;
+        found = Some(match (found, value) {
+            // One that may be repeated collects its values; of others the last counts.
+            (Some(Value::Texts(all)), Value::Texts(one)) => Value::Texts([all, one].concat()),
+            (_, value) => value,
+        });
     }
-    match texts.last() {
-        Some(text) => read(declared, &declared.flag(), text).map(Some),
-        None => Ok(None),
-    }
+    Ok(found)
 }
 
 fn read(declared: &Declared, place: &str, text: &str) -> Result<Value, UsageError> {

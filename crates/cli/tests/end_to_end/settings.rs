@@ -66,6 +66,21 @@ fn values_out_of_range_are_refused_by_name() {
 }
 
 #[test]
+fn an_empty_text_is_a_usage_error() {
+    for (args, place) in [
+        (&["synth", "--out", ""][..], "--out"),
+        (&["run", "hi", "--checkpoint", ""], "--checkpoint"),
+        (&["run", "hi", "--stop", "a", "--stop", ""], "--stop"),
+        (&["run", "hi", "--logits", ""], "--logits"),
+        (&["run", ""], "PROMPT"),
+        (&["serve", ""], "CHECKPOINT"),
+    ] {
+        let line = format!("error: {place}: found \"\", accepted: any text but an empty one\n");
+        assert_eq!(failure(args), (2, line), "{args:?}");
+    }
+}
+
+#[test]
 fn an_unknown_flag_is_a_usage_error() {
     let (code, message) = failure(&["serve", "--prot", "1"]);
     assert_eq!(code, 2);
