@@ -212,8 +212,9 @@ fn nearest(sources: &[usize], layer: usize) -> Option<usize> {
 fn read(root: &Fields<'_>, t: &Fields<'_>) -> LoadResult<Config> {
     let width = |field| multiple(t, field, t.count(field, WIDTH..=WIDTH_MAX, None)?, WIDTH);
     let positive = |field, default| t.number(field, "a number above 0", |x| x > 0.0, default);
+    let single = |field, default| t.single(field, "a number above 0", |x| x > 0.0, default);
     let not_negative =
-        |field, default| t.number(field, "a number not below 0", |x| x >= 0.0, default);
+        |field, default| t.single(field, "a number not below 0", |x| x >= 0.0, default);
     only_known(t)?;
     let vocab_size = t.count("vocab_size", 1..=(1 << 31) - 1, None)?;
     let layers = t.count("num_hidden_layers", 1..=1024, None)?;
@@ -250,9 +251,9 @@ fn read(root: &Fields<'_>, t: &Fields<'_>) -> LoadResult<Config> {
         num_experts_per_tok: topk,
         moe_intermediate_size: width("moe_intermediate_size")?,
         scoring_func: t.word("scoring_func", SCORING, Some(Scoring::SqrtSoftplus))?,
-        gate_temp: positive("gate_temp", Some(1.0))?,
+        gate_temp: single("gate_temp", Some(1.0))?,
         norm_topk_prob: t.flag("norm_topk_prob", true)?,
-        routed_scaling_factor: positive("routed_scaling_factor", Some(1.0))?,
+        routed_scaling_factor: single("routed_scaling_factor", Some(1.0))?,
         swiglu_limit: not_negative("swiglu_limit", Some(0.0))?,
         engram: read_engram(t, layers, vocab_size)?,
         drafts: read_drafts(t, layers, vocab_size, n_routed_experts, topk)?,

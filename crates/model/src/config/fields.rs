@@ -85,6 +85,23 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// [`Fields::number`] that is computed with in single precision: 0 there only if it is 0 here.
+    pub fn single(
+        &self,
+        field: &str,
+        wanted: &str,
+        accepts: impl Fn(f64) -> bool,
+        default: Option<f64>,
+    ) -> LoadResult<f64> {
+        let number = self.number(field, wanted, accepts, default)?;
+        let size = number.abs() as f32;
+        if number == 0.0 || (f32::MIN_POSITIVE..=f32::MAX).contains(&size) {
+            return Ok(number);
+        }
+        let wanted = format!("{wanted} that single precision holds, 1.2e-38 to 3.4e38");
+        Err(self.refuse(field, format!("{number:e}"), wanted))
+    }
+
     pub fn flag(&self, field: &str, default: bool) -> LoadResult<bool> {
         match self.get(field) {
             None => Ok(default),

@@ -196,6 +196,21 @@ fn ranges_and_types_have_their_lines() {
         (json!({"rope_theta": 0}), "rope_theta: found 0, wanted a number above 0"),
         (json!({"rms_norm_eps": -1}), "rms_norm_eps: found -1, wanted a number not below 0"),
         (json!({"gate_temp": 0.0}), "gate_temp: found 0.0, wanted a number above 0"),
+        (
+            json!({"gate_temp": 1e-300}),
+            "gate_temp: found 1e-300, wanted a number above 0 that single precision holds, 1.2e-38 \
+             to 3.4e38",
+        ),
+        (
+            json!({"routed_scaling_factor": 1e300}),
+            "routed_scaling_factor: found 1e300, wanted a number above 0 that single precision \
+             holds, 1.2e-38 to 3.4e38",
+        ),
+        (
+            json!({"swiglu_limit": 1e-300}),
+            "swiglu_limit: found 1e-300, wanted a number not below 0 that single precision holds, \
+             1.2e-38 to 3.4e38",
+        ),
         (json!({"norm_topk_prob": 1}), "norm_topk_prob: found 1, wanted true or false"),
         (
             json!({"hc_sinkhorn_iters": 0}),
