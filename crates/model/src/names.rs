@@ -2,9 +2,11 @@
 //!
 //! Loading checks a checkpoint against it, `synth` writes it, `inspect` counts it.
 
+use std::iter;
+
 use finback_checkpoint::{Dtype, Entry};
 
-use crate::config::Config;
+use crate::config::{Config, DraftConfig};
 
 /// Channels that share a scale in an FP4 weight row and in an Engram table row.
 pub const SCALE_BLOCK: usize = 32;
@@ -143,20 +145,39 @@ pub(crate) fn stored_shape(dtype: Dtype, shape: &[usize]) -> Vec<usize> {
 
 /// Every weight of the text model and its draft blocks, in the order a pass meets them.
 pub fn weights(config: &Config) -> Vec<Weight> {
+    parts(config).flatten().collect()
+}
+
+/// [`weights`] a layer or draft block at a time, each made when it is asked for: a config may ask for
+/// far more than any checkpoint holds.
+pub fn parts(config: &Config) -> impl Iterator<Item = Vec<Weight>> {
     let c = config;
-    let mut table = Table { c, class: Class::Embeddings, prefix: String::new(), out: Vec::new() };
-    table.plain("embed.weight", Dtype::Bf16, &[c.vocab_size, c.hidden_size]);
-    for layer in 0..c.num_hidden_layers {
-        table.prefix = format!("layers.{layer}.");
+    let table = move |class, prefix| Table { c, class, prefix, out: Vec::new() };
+    let embedding = iter::once_with(move || {
+        let mut table = table(Class::Embeddings, String::new());
+        table.plain("embed.weight", Dtype::Bf16, &[c.vocab_size, c.hidden_size]);
+        table.out
+    });
+    let layers = (0..c.num_hidden_layers).map(move |layer| {
+        let mut table = table(Class::Dense, format!("layers.{layer}."));
         table.target_layer(layer);
-    }
-    table.prefix.clear();
-    table.class = Class::Dense;
-    table.plain("norm.weight", Dtype::Bf16, &[c.hidden_size]);
-    table.class = Class::Embeddings;
-    table.plain("head.weight", Dtype::Bf16, &[c.vocab_size, c.hidden_size]);
-    table.drafts();
-    table.out
+        table.out
+    });
+    let head = iter::once_with(move || {
+        let mut table = table(Class::Dense, String::new());
+        table.plain("norm.weight", Dtype::Bf16, &[c.hidden_size]);
+        table.class = Class::Embeddings;
+        table.plain("head.weight", Dtype::Bf16, &[c.vocab_size, c.hidden_size]);
+        table.out
+    });
+    let drafts = c.drafts.iter().flat_map(move |drafts| {
+        (0..drafts.layers).map(move |block| {
+            let mut table = table(Class::Drafts, format!("mtp.{block}."));
+            table.draft_block(drafts, block);
+            table.out
+        })
+    });
+    embedding.chain(layers).chain(head).chain(drafts)
 }
 
 struct Table<'a> {
@@ -286,29 +307,26 @@ impl Table<'_> {
         self.linear(&format!("{name}.w3"), release, inter, d);
     }
 
-    fn drafts(&mut self) {
+    fn draft_block(&mut self, drafts: &DraftConfig, block: usize) {
         let (c, d) = (self.c, self.c.hidden_size);
-        let Some(drafts) = &c.drafts else { return };
-        self.class = Class::Drafts;
-        for block in 0..drafts.layers {
-            self.prefix = format!("mtp.{block}.");
-            if block == 0 {
-                let taps = drafts.target_layer_ids.len();
-                self.linear("main_proj", Dtype::F8E4M3, d, taps * d);
-                self.norm("main_norm", d);
-            }
-            self.hyper("attn");
-            self.hyper("ffn");
-            self.attention();
-            self.router(drafts.n_routed_experts);
-            self.shared_expert();
-            self.experts(drafts.n_routed_experts);
+        if block == 0 {
+            let taps = drafts.target_layer_ids.len();
+            self.linear("main_proj", Dtype::F8E4M3, d, taps * d);
+            self.norm("main_norm", d);
         }
-        let rank = drafts.markov_rank;
-        self.norm("norm", d);
-        self.plain("markov_head.embed.weight", Dtype::Bf16, &[c.vocab_size, rank]);
-        self.plain("markov_head.head.weight", Dtype::Bf16, &[c.vocab_size, rank]);
-        self.plain("confidence_head.proj.weight", Dtype::Bf16, &[1, d + rank]);
+        self.hyper("attn");
+        self.hyper("ffn");
+        self.attention();
+        self.router(drafts.n_routed_experts);
+        self.shared_expert();
+        self.experts(drafts.n_routed_experts);
+        if block + 1 == drafts.layers {
+            let rank = drafts.markov_rank;
+            self.norm("norm", d);
+            self.plain("markov_head.embed.weight", Dtype::Bf16, &[c.vocab_size, rank]);
+            self.plain("markov_head.head.weight", Dtype::Bf16, &[c.vocab_size, rank]);
+            self.plain("confidence_head.proj.weight", Dtype::Bf16, &[1, d + rank]);
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use finback_ops::{Format, Linear};
 
 use crate::config::Config;
 use crate::error::LoadResult;
-use crate::names::{Form, Weight, scale_name, stored_shape, weights};
+use crate::names::{Form, Weight, parts, scale_name, stored_shape};
 
 /// Every weight of a model, found, with the dtype and shape it should have. Reads no weight's bytes.
 #[derive(Debug)]
@@ -34,7 +34,8 @@ impl Weights {
     /// or beside an unscaled weight.
     pub fn find(config: &Config, ck: &Checkpoint) -> LoadResult<Weights> {
         let mut found = HashMap::new();
-        for weight in weights(config) {
+        // One part after the other: the first weight that is missing ends it.
+        for weight in parts(config).flatten() {
             if !weight.required && ck.get(&weight.name).is_none() {
                 continue;
             }

@@ -36,6 +36,19 @@ fn refusal(name: &str, edit: impl Fn(Entry, Vec<u8>) -> Vec<(Entry, Vec<u8>)>) -
         .replace(&dir.path().display().to_string(), "DIR")
 }
 
+#[test]
+fn a_config_far_larger_than_its_checkpoint_is_refused_at_the_first_tensor() {
+    let ck = Checkpoint::open(&finback_testkit::checkpoint("full")).unwrap();
+    let mut large = config();
+    (large.num_hidden_layers, large.n_routed_experts) = (1024, 4096);
+    large.compress_ratios.resize(1024, 0);
+    let start = std::time::Instant::now();
+    let text = Weights::find(&large, &ck).unwrap_err().to_string();
+    assert!(text.contains("layers.0.ffn.gate.weight"), "{text}");
+    // A table of its 12 million weights takes far longer, and gigabytes.
+    assert!(start.elapsed().as_secs() < 2, "{:?}", start.elapsed());
+}
+
 fn retyped(mut e: Entry, dtype: Dtype, shape: &[usize]) -> Vec<(Entry, Vec<u8>)> {
     e.dtype = dtype;
     e.shape = shape.to_vec();
