@@ -63,27 +63,35 @@ impl Layout {
         inp.next_multiple_of(self.block())
     }
 
-    /// Puts the 32 inputs from `32 * half` on of a block into their places in it.
+    /// Puts the inputs of a block, eight vectors for two quads and four for one, into their places.
     #[inline(always)]
-    pub(super) fn place(self, from: &[f32; QUAD], half: usize, block: &mut [f32]) {
+    pub(super) fn place<S: Simd>(self, s: S, from: &[S::F; 8], block: &mut [f32]) {
+        let [a, b, c, d, ..] = *from;
         match self {
             Layout::Bytes => {
-                for (k, x) in from.iter().enumerate() {
-                    block[8 * (k % 4) + k / 4] = *x;
+                for (to, part) in block.chunks_exact_mut(LANES).zip(s.every_fourth([a, b, c, d])) {
+                    s.store(to, part);
                 }
             }
             Layout::Nibbles => {
-                for (k, x) in from.iter().enumerate() {
-                    let (byte, quad) = (k / 2, k % 2);
-                    block[QUAD * quad + 8 * (byte % 4) + byte / 4 + 4 * half] = *x;
+                for (n, part) in s.transpose(*from).into_iter().enumerate() {
+                    s.store(&mut block[QUAD * (n % 2) + LANES * (n / 2)..], part);
                 }
             }
             Layout::Halves => {
-                for (k, x) in from.iter().enumerate() {
+                let mut quad = [0.0; QUAD];
+                for (to, part) in quad.chunks_exact_mut(LANES).zip([a, b, c, d]) {
+                    s.store(to, part);
+                }
+                for (k, x) in quad.iter().enumerate() {
                     block[16 * (k / 16) + 8 * (k % 2) + k % 16 / 2] = *x;
                 }
             }
-            Layout::Words => block[..QUAD].copy_from_slice(from),
+            Layout::Words => {
+                for (to, part) in block.chunks_exact_mut(LANES).zip([a, b, c, d]) {
+                    s.store(to, part);
+                }
+            }
         }
     }
 }

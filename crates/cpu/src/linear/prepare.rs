@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 
+use finback_numerics::lanes::{Bits, Lanes};
 use finback_numerics::{fp8, quant};
 
 use super::decode::{Layout, QUAD};
@@ -166,9 +167,11 @@ impl Kernel for Fill<'_> {
             } else {
                 *factor = 1.0;
                 for (from, to) in x.chunks(QUAD).zip(to.chunks_exact_mut(QUAD)) {
-                    let mut quad = [0.0; QUAD];
-                    quad[..from.len()].copy_from_slice(from);
-                    layout.place(&quad, 0, to);
+                    let mut values = [s.splat(0.0); 8];
+                    for (value, from) in values.iter_mut().zip(from.chunks(LANES)) {
+                        *value = s.load_head(from);
+                    }
+                    layout.place(s, &values, to);
                 }
             }
         }
@@ -187,26 +190,27 @@ fn quantised_row<S: Simd>(s: S, x: &[f32], round: bool, layout: Layout, to: &mut
     let up = s.splat(power_of_two(120 - exponent));
     let block = layout.block();
     for (from, to) in x.chunks(block).zip(to.chunks_exact_mut(block)) {
-        if from.len() < block {
-            to.fill(0.0);
-        }
-        for (half, from) in from.chunks_exact(QUAD).enumerate() {
-            let mut quad = [0.0; QUAD];
-            quad.copy_from_slice(from);
+        let mut values = [s.splat(0.0); 8];
+        for (quad, from) in values.chunks_exact_mut(4).zip(from.chunks_exact(QUAD)) {
+            let mut top = s.splat_bits(0);
+            for (value, from) in quad.iter_mut().zip(from.chunks_exact(LANES)) {
+                *value = s.load(from);
+                top = top.max_signed(value.abs().bits());
+            }
             if round {
-                let scale = quant::fp8_scale(max_of(s, &quad));
+                let scale = quant::fp8_scale(f32::from_bits(s.max_bits(top)));
                 let (down, scale) = (quant::e8m0_reciprocal(scale), fp8::e8m0(scale));
                 let (down, scale) = (s.splat(down), s.splat(scale));
-                for part in quad.chunks_exact_mut(LANES) {
-                    s.store(part, fp8::round(s.load(part) * down) * scale * up);
+                for value in quad {
+                    *value = fp8::round(*value * down) * scale * up;
                 }
             } else {
-                for part in quad.chunks_exact_mut(LANES) {
-                    s.store(part, s.load(part) * up);
+                for value in quad {
+                    *value = *value * up;
                 }
             }
-            layout.place(&quad, half, to);
         }
+        layout.place(s, &values, to);
     }
     power_of_two(exponent)
 }

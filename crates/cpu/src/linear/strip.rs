@@ -66,22 +66,29 @@ impl<D: Decode, const R: usize, const C: usize> Kernel for Strip<'_, D, R, C> {
         if D::SCALED && D::SHARED {
             D::expand(self.weight, self.n, self.block, self.count, &mut tables[0]);
         }
+        let lines = (self.count * D::QUADS * QUAD / LINE).div_ceil(self.columns);
         let mut c = 0;
         while c + C <= self.columns {
-            self.group::<S, C>(s, c, &mut tables);
+            self.group::<S, C>(s, c, lines, &mut tables);
             c += C;
         }
         while c < self.columns {
-            self.group::<S, 1>(s, c, &mut tables);
+            self.group::<S, 1>(s, c, lines, &mut tables);
             c += 1;
         }
     }
 }
 
 impl<D: Decode, const R: usize, const C: usize> Strip<'_, D, R, C> {
-    /// `G` columns from `c` on.
+    /// `G` columns from `c` on, each asking for `lines` lines of the activations ahead.
     #[inline(always)]
-    fn group<S: Simd, const G: usize>(&mut self, s: S, c: usize, tables: &mut [ScaleTable; C]) {
+    fn group<S: Simd, const G: usize>(
+        &mut self,
+        s: S,
+        c: usize,
+        lines: usize,
+        tables: &mut [ScaleTable; C],
+    ) {
         if D::SCALED && !D::SHARED {
             for (i, table) in tables.iter_mut().enumerate().take(G) {
                 D::expand(self.weight, self.n + c + i, self.block, self.count, table);
@@ -97,8 +104,9 @@ impl<D: Decode, const R: usize, const C: usize> Strip<'_, D, R, C> {
         for (to, x) in x.iter_mut().zip(self.x) {
             *to = x.as_ptr();
         }
+        // A share of the next panel's activations, which the columns together cover.
         let next = self.count * D::QUADS * QUAD / LINE;
-        for line in (next * c / self.columns..next * (c + G) / self.columns).map(|l| l + next) {
+        for line in (lines * c..lines * (c + G)).map(|line| next + line) {
             for x in &x {
                 s.prefetch(x.wrapping_add(line * LINE));
             }

@@ -4,13 +4,13 @@
 use std::array::from_fn;
 use std::marker::PhantomData;
 
-use finback_numerics::{bf16, order};
+use finback_numerics::bf16;
 
 use super::decode::{Bf16, Decode, F16, F32, Fp4, Fp8, QUAD};
 use super::scratch::{Scratch, Vector};
 use super::strip::{self, Strip};
 use super::{COLUMNS, Format, Prepared, Rows, Task, Weight};
-use crate::simd::Isa;
+use crate::simd::{Isa, Kernel, LANES, Simd};
 
 /// Where a task's outputs go: a slice that several workers write, each its own outputs.
 #[derive(Debug)]
@@ -129,30 +129,58 @@ impl Unit<'_> {
             }
             run(blocks, 1, ends.as_flattened(), strip::LARGEST);
         }
-        self.finish(r, R)
+        self.finish(isa, r, R)
     }
 
     /// Adds up the lanes of the rows `r..r + count` and writes the outputs; gives `count`.
-    fn finish(&self, r: usize, count: usize) -> usize {
+    fn finish(&self, isa: Isa, r: usize, count: usize) -> usize {
         for i in 0..count {
             let factor = self.x.factor(self.rows.get(r + i));
-            let sums = &self.scratch.sums[i * COLUMNS..][..self.columns];
-            for (c, lanes) in sums.iter().enumerate() {
-                self.out.set(r + i, self.n + c, order::tree(lanes.0) * factor);
-            }
+            let mut values = [0.0; COLUMNS];
+            let sums = &self.scratch.sums[i * COLUMNS..][..COLUMNS];
+            isa.run(Totals { sums, factor, round: self.out.round, values: &mut values });
+            self.out.write(r + i, self.n, &values[..self.columns]);
         }
         count
     }
 }
 
-impl Out {
+/// The trees of `COLUMNS` sums, times the row's factor.
+struct Totals<'a> {
+    sums: &'a [Vector],
+    factor: f32,
+    /// Round to bf16.
+    round: bool,
+    values: &'a mut [f32; COLUMNS],
+}
+
+impl Kernel for Totals<'_> {
+    type Output = ();
+
     #[inline(always)]
-    fn set(&self, row: usize, column: usize, value: f32) {
+    fn run<S: Simd>(self, s: S) {
+        let factor = s.splat(self.factor);
+        for (to, sums) in self.values.chunks_exact_mut(LANES).zip(self.sums.chunks_exact(LANES)) {
+            let mut lanes = [factor; LANES];
+            for (lane, sum) in lanes.iter_mut().zip(sums) {
+                *lane = s.load(&sum.0);
+            }
+            let [a, b, c, d, e, f, g, h] = s.transpose(lanes);
+            // `order::tree`, eight sums at a time.
+            let total = (((a + e) + (c + g)) + ((b + f) + (d + h))) * factor;
+            s.store(to, if self.round { bf16::round(total) } else { total });
+        }
+    }
+}
+
+impl Out {
+    /// Writes outputs of a row from `column` on.
+    #[inline(always)]
+    fn write(&self, row: usize, column: usize, values: &[f32]) {
         let at = row * self.stride + column;
-        debug_assert!(at < self.len);
-        let value = if self.round { bf16::round(value) } else { value };
-        // SAFETY: the task's check keeps every (row, column) in bounds, and the column belongs to
+        debug_assert!(at + values.len() <= self.len);
+        // SAFETY: the task's check keeps every (row, column) in bounds, and the columns belong to
         // this unit alone (`Unit::new`).
-        unsafe { self.to.add(at).write(value) }
+        unsafe { self.to.add(at).copy_from_nonoverlapping(values.as_ptr(), values.len()) }
     }
 }

@@ -155,6 +155,27 @@ impl Bits for W {
     }
 }
 
+/// A half of each, chosen as `_mm256_permute2f128_ps` does.
+#[inline(always)]
+fn halves<const WHICH: i32>(a: F, b: F) -> F {
+    F(intrinsic!(_mm256_permute2f128_ps::<WHICH>(a.0, b.0)))
+}
+
+/// Rows of four as columns, in each half by itself.
+#[inline(always)]
+fn fours(a: F, b: F, c: F, d: F) -> [F; 4] {
+    intrinsic!({
+        let (ab, cd) = (_mm256_unpacklo_ps(a.0, b.0), _mm256_unpacklo_ps(c.0, d.0));
+        let (ef, gh) = (_mm256_unpackhi_ps(a.0, b.0), _mm256_unpackhi_ps(c.0, d.0));
+        [
+            F(_mm256_shuffle_ps::<0x44>(ab, cd)),
+            F(_mm256_shuffle_ps::<0xee>(ab, cd)),
+            F(_mm256_shuffle_ps::<0x44>(ef, gh)),
+            F(_mm256_shuffle_ps::<0xee>(ef, gh)),
+        ]
+    })
+}
+
 impl<const REGISTERS: usize> Simd for Avx2<REGISTERS> {
     type F = F;
     type W = W;
@@ -246,6 +267,37 @@ impl<const REGISTERS: usize> Simd for Avx2<REGISTERS> {
         let (even, odd, high) = (both(words), both(words.shr::<8>()), self.splat_bits(0xffff_0000));
         let value = F::from_bits;
         [value(even.shl::<16>()), value(odd.shl::<16>()), value(even & high), value(odd & high)]
+    }
+    #[inline(always)]
+    fn transpose(self, rows: [F; 8]) -> [F; 8] {
+        let [a, b, c, d, e, f, g, h] = rows;
+        // Rows four apart share a register: each half is a 4 x 4 of its own.
+        let (low, high) = (
+            fours(
+                halves::<0x20>(a, e),
+                halves::<0x20>(b, f),
+                halves::<0x20>(c, g),
+                halves::<0x20>(d, h),
+            ),
+            fours(
+                halves::<0x31>(a, e),
+                halves::<0x31>(b, f),
+                halves::<0x31>(c, g),
+                halves::<0x31>(d, h),
+            ),
+        );
+        [low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]]
+    }
+    #[inline(always)]
+    fn every_fourth(self, values: [F; 4]) -> [F; 4] {
+        let [a, b, c, d] = values;
+        // Four values are a row: even ones and odd ones of both halves.
+        fours(
+            halves::<0x20>(a, c),
+            halves::<0x31>(a, c),
+            halves::<0x20>(b, d),
+            halves::<0x31>(b, d),
+        )
     }
     #[inline(always)]
     fn tree(self, value: F) -> f32 {

@@ -111,6 +111,16 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn e2m1(self, words: Self::W) -> [Self::F; 4] {
         self.spread_bytes(self.lookup(&E4M3_OF_E2M1, words & self.splat_bits(0x0f0f_0f0f)))
     }
+    /// Rows as columns: vector `l` of the result holds lane `l` of every row.
+    #[inline(always)]
+    fn transpose(self, rows: [Self::F; 8]) -> [Self::F; 8] {
+        vector::transpose(self, rows)
+    }
+    /// Every fourth of 32 values, the first from value `j` on in vector `j` of the result.
+    #[inline(always)]
+    fn every_fourth(self, values: [Self::F; 4]) -> [Self::F; 4] {
+        vector::every_fourth(self, values)
+    }
     /// The sum of the lanes in the house order (`numerics::order::tree`).
     fn tree(self, value: Self::F) -> f32;
     /// The largest word, read as unsigned with the top bit clear.

@@ -79,6 +79,17 @@ impl Kernel for Every<'_> {
             let at = out.len() - 8;
             s.store(&mut out[at..], part);
         }
+        let rows = [a, b, a + b, a - b, a * b, -a, a.max(b), a.min(b)];
+        for part in s.transpose(rows).into_iter().chain(s.every_fourth([a, b, a + b, a * b])) {
+            out.extend([0.0; 8]);
+            let at = out.len() - 8;
+            s.store(&mut out[at..], part);
+        }
+        for part in s.e2m1(x) {
+            out.extend([0.0; 8]);
+            let at = out.len() - 8;
+            s.store(&mut out[at..], part);
+        }
         out.extend(s.narrow(x & x.splat(255)).map(f32::from));
         out.push(s.tree(a));
         out.push(f32::from_bits(s.max_bits(x & x.splat(0x7fff_ffff))));

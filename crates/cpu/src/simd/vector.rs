@@ -40,6 +40,42 @@ pub(super) fn store_head<S: Simd>(s: S, to: &mut [f32], value: S::F) {
     to.copy_from_slice(&lanes[..n]);
 }
 
+/// [`Simd::transpose`] through memory.
+#[inline(always)]
+pub(super) fn transpose<S: Simd>(s: S, rows: [S::F; LANES]) -> [S::F; LANES] {
+    let mut lanes = [0.0; LANES * LANES];
+    for (to, row) in lanes.chunks_exact_mut(LANES).zip(rows) {
+        store(s, to, row);
+    }
+    let mut out = rows;
+    for (l, out) in out.iter_mut().enumerate() {
+        let mut column = [0.0; LANES];
+        for (r, to) in column.iter_mut().enumerate() {
+            *to = lanes[LANES * r + l];
+        }
+        *out = load(s, &column);
+    }
+    out
+}
+
+/// [`Simd::every_fourth`] through memory.
+#[inline(always)]
+pub(super) fn every_fourth<S: Simd>(s: S, values: [S::F; 4]) -> [S::F; 4] {
+    let mut lanes = [0.0; 4 * LANES];
+    for (to, value) in lanes.chunks_exact_mut(LANES).zip(values) {
+        store(s, to, value);
+    }
+    let mut out = values;
+    for (j, out) in out.iter_mut().enumerate() {
+        let mut every = [0.0; LANES];
+        for (l, to) in every.iter_mut().enumerate() {
+            *to = lanes[4 * l + j];
+        }
+        *out = load(s, &every);
+    }
+    out
+}
+
 /// The largest magnitude of a row; NaN if it holds one, 0 if it is empty.
 #[inline(always)]
 pub fn max_of<S: Simd>(s: S, x: &[f32]) -> f32 {
