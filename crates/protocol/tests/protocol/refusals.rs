@@ -96,9 +96,11 @@ fn what_is_not_there_is_refused_by_name() {
         check(refused(&json!({field: value})), field, &value, accepted);
         check(chat_refused(&json!({field: value})), field, &value, accepted);
     }
-    for (field, value, accepted) in
-        [("echo", json!(true), "false"), ("suffix", json!("end"), "an empty text")]
-    {
+    for (field, value, accepted) in [
+        ("echo", json!(true), "false"),
+        ("suffix", json!("end"), "an empty text"),
+        ("top_logprobs", json!(5), "0, with the count in logprobs"),
+    ] {
         check(refused(&json!({field: value})), field, &value, accepted);
     }
     for (field, value, accepted) in [
