@@ -2,6 +2,7 @@
 // All of it is test code, helpers included.
 #![allow(clippy::unwrap_used)]
 
+mod adjust;
 mod load;
 mod rows;
 mod scales;
