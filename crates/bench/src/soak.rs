@@ -65,6 +65,8 @@ pub struct Report {
     pub sampled: Tally,
     /// How the server was left.
     pub drained: Option<Drained>,
+    /// KV blocks that requests still held then, where the server counts them.
+    pub blocks_left: Option<u64>,
 }
 
 /// Sends requests to `target` for a while, then each of them once more, alone, and looks whether it
@@ -93,6 +95,7 @@ pub fn run(target: &Target, options: &Options, say: Say<'_>) -> Report {
         state.whole(body, target.ask(&request(body, options.tokens)));
     }
     state.report.drained = Some(drained(target));
+    state.report.blocks_left = blocks_left(target);
     state.report
 }
 
@@ -190,6 +193,18 @@ fn drained(target: &Target) -> Drained {
     }
 }
 
+/// KV blocks that requests hold; asked for again where there are some, as the last may be going.
+fn blocks_left(target: &Target) -> Option<u64> {
+    let ask = || gauge(&target.get("/metrics").ok()?, &["finback_kv_blocks_used"]);
+    let end = Instant::now() + Duration::from_secs(1);
+    loop {
+        match ask() {
+            Some(1..) if Instant::now() < end => thread::sleep(Duration::from_millis(50)),
+            left => return left,
+        }
+    }
+}
+
 /// Requests that run and wait, as `/health` or else `/metrics` says.
 fn load(target: &Target) -> Option<(u64, u64)> {
     let health = target.get("/health").ok();
@@ -202,32 +217,39 @@ fn load(target: &Target) -> Option<(u64, u64)> {
     load_in(&target.get("/metrics").ok()?)
 }
 
-/// The gauges of several servers for running and waiting requests, summed over their labels.
+/// The gauges of several servers for running and waiting requests.
 fn load_in(metrics: &str) -> Option<(u64, u64)> {
-    let gauge = |names: &[&str]| -> Option<u64> {
-        let mut found = None;
-        for line in metrics.lines() {
-            let name = line.split(['{', ' ']).next().unwrap_or_default();
-            let value = line.rsplit(' ').next().and_then(|value| value.parse::<f64>().ok());
-            if let (true, Some(value)) = (names.contains(&name), value) {
-                found = Some(found.unwrap_or(0) + value as u64);
-            }
-        }
-        found
-    };
-    let running = gauge(&[
-        "finback_requests_running",
-        "vllm:num_requests_running",
-        "sglang:num_running_reqs",
-        "llamacpp:requests_processing",
-    ])?;
-    let waiting = gauge(&[
-        "finback_requests_waiting",
-        "vllm:num_requests_waiting",
-        "sglang:num_queue_reqs",
-        "llamacpp:requests_deferred",
-    ]);
+    let running = gauge(
+        metrics,
+        &[
+            "finback_requests_running",
+            "vllm:num_requests_running",
+            "sglang:num_running_reqs",
+            "llamacpp:requests_processing",
+        ],
+    )?;
+    let waiting = gauge(
+        metrics,
+        &[
+            "finback_requests_waiting",
+            "vllm:num_requests_waiting",
+            "sglang:num_queue_reqs",
+            "llamacpp:requests_deferred",
+        ],
+    );
     Some((running, waiting.unwrap_or(0)))
+}
+
+/// The gauge under the first of these names that is there, summed over its labels.
+fn gauge(metrics: &str, names: &[&str]) -> Option<u64> {
+    names.iter().find_map(|wanted| {
+        let lines = metrics.lines().filter_map(|line| {
+            let name = line.split(['{', ' ']).next().unwrap_or_default();
+            let value = line.rsplit(' ').next()?.parse::<f64>().ok()?;
+            (name == *wanted).then_some(value as u64)
+        });
+        lines.reduce(|sum, value| sum + value)
+    })
 }
 
 impl Report {
@@ -239,7 +261,8 @@ impl Report {
         }
     }
 
-    /// Whether nothing failed, equal requests had equal replies, and the server is idle.
+    /// Whether nothing failed, equal requests had equal replies, and the server is idle and holds no
+    /// block of a request that has gone.
     #[must_use]
     pub fn passed(&self) -> bool {
         let unequal = self.sampled.unequal + self.sampled.failed;
@@ -247,6 +270,7 @@ impl Report {
             && self.greedy.passed()
             && unequal == 0
             && self.drained == Some(Drained::Yes)
+            && self.blocks_left.unwrap_or(0) == 0
     }
 
     /// One line on what is wrong: failed requests, repeated ones by verdict, how it was left.
@@ -261,9 +285,17 @@ impl Report {
         };
         format!(
             "{} requests failed; greedy: {equal} equal, {unequal} unequal, {failed} without \
-             token_sha; sampled: {others} not equal; {drained}",
-            self.failed
+             token_sha; sampled: {others} not equal; {drained}; {}",
+            self.failed,
+            self.blocks()
         )
+    }
+
+    fn blocks(&self) -> String {
+        match self.blocks_left {
+            Some(blocks) => format!("{blocks} KV blocks still held"),
+            None => "KV blocks not verified: /metrics does not count them".to_owned(),
+        }
     }
 
     /// One line: what was sent and what came of it.
@@ -292,7 +324,7 @@ impl Report {
             Some(Drained::Unverified(reason)) => &format!("not verified: {reason}"),
             None => "not looked at",
         };
-        text.push_str(&format!("drained   {drained}\n"));
+        text.push_str(&format!("drained   {drained}\nleft      {}\n", self.blocks()));
         for error in &self.errors {
             text.push_str(&format!("failed: {error}\n"));
         }
@@ -311,7 +343,8 @@ impl Report {
             "bench": "soak", "server": target.to_json(), "passed": self.passed(),
             "whole": self.whole, "cancelled": self.cancelled, "disconnected": self.disconnected,
             "failed": self.failed, "greedy": self.greedy.to_json(),
-            "sampled": self.sampled.to_json(), "drained": drained, "errors": self.errors,
+            "sampled": self.sampled.to_json(), "drained": drained,
+            "kv_blocks_left": self.blocks_left, "errors": self.errors,
         })
     }
 }
@@ -346,7 +379,9 @@ mod tests {
             ..Report::default()
         };
         assert!(good.passed());
-        let worse: [fn(&mut Report); 6] = [
+        assert!(Report { blocks_left: Some(0), ..good.clone() }.passed());
+        let worse: [fn(&mut Report); 7] = [
+            |r| r.blocks_left = Some(1),
             |r| r.failed = 1,
             |r| r.greedy.unequal = 1,
             |r| r.greedy.failed = 1,

@@ -68,5 +68,18 @@ fn missing_hashes_and_unknown_or_busy_servers_fail() {
         "/metrics" => Answer::Body(200, "vllm:num_requests_running 0\n".into()),
         _ => usual(path, || reply(body, &own(body, &right(body)))),
     });
-    assert_eq!(soak(&plain).drained, Some(Drained::Yes));
+    let report = soak(&plain);
+    assert_eq!((&report.drained, report.blocks_left), (&Some(Drained::Yes), None));
+    assert!(report.passed() && report.text().contains("KV blocks not verified"), "{report:?}");
+}
+
+#[test]
+fn a_block_that_a_gone_request_holds_fails() {
+    let leaky = serve(|path, body| match path {
+        "/metrics" => Answer::Body(200, "finback_kv_blocks_used{model_name=\"m\"} 2\n".into()),
+        _ => usual(path, || reply(body, &own(body, &right(body)))),
+    });
+    let report = soak(&leaky);
+    assert_eq!((&report.drained, report.blocks_left), (&Some(Drained::Yes), Some(2)));
+    assert!(!report.passed() && report.summary().ends_with("; 2 KV blocks still held"));
 }
