@@ -28,7 +28,7 @@ pub struct Session<'a> {
     api: Option<Api>,
     engine: Engine,
     /// The times of its rounds, where they are recorded.
-    pub recording: Option<Recording>,
+    recording: Option<Recording>,
     interrupt: Interrupt,
 }
 
@@ -40,6 +40,16 @@ impl<'a> Session<'a> {
         let api = api(&prepared);
         let interrupt = Interrupt::listen();
         Ok(Self { prepared, values, api, engine, recording, interrupt })
+    }
+
+    /// Stops the engine, and writes the times of its rounds where they were recorded.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    pub fn end(self) -> anyhow::Result<()> {
+        // A round is recorded after its last token is said: only a thread that has ended has told all.
+        drop(self.engine);
+        self.recording.as_ref().map_or(Ok(()), Recording::finish)
     }
 
     /// The next reply of a chat.

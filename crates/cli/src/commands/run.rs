@@ -7,7 +7,6 @@ use serde_json::json;
 
 use crate::outfile::OutFile;
 use crate::output::print;
-use crate::profile::Recording;
 use crate::reply::Outcome;
 use crate::session::Session;
 use crate::settings::table::{JSON, LOGITS, PROMPT, PROMPT_IDS, STOP, SYSTEM};
@@ -41,7 +40,7 @@ pub async fn run(values: &Values) -> anyhow::Result<()> {
     } else {
         eprintln!("{}", outcome.rate_line());
     }
-    session.recording.as_ref().map_or(Ok(()), Recording::finish)
+    session.end()
 }
 
 fn messages(values: &Values) -> Vec<serde_json::Value> {

@@ -46,6 +46,8 @@ pub async fn run(values: &Values) -> anyhow::Result<()> {
     let app = App::new(Arc::new(api), engine.handle());
     let drain = Duration::from_secs(values.get(&DRAIN_SECONDS));
     serve(listener, app, drain, &signals).await.context("the server")?;
+    // A round is recorded after its last token is said: only a thread that has ended has told all.
+    drop(engine);
     recording.as_ref().map_or(Ok(()), Recording::finish)
 }
 
