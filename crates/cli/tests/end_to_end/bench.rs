@@ -12,8 +12,8 @@ fn demo() -> Server {
 }
 
 #[test]
-fn concurrent_replies_are_those_alone() {
-    let server = demo();
+fn concurrent_replies_are_those_alone_and_those_undrafted() {
+    let server = Server::start(&["--context", "2048", "--parallel", "4"]);
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("report.json");
     let table = stdout(&[
@@ -22,26 +22,29 @@ fn concurrent_replies_are_those_alone() {
         "--url",
         &server.url(),
         "--levels",
-        "1,3",
+        "1,4",
         "--tokens",
         "8",
         "--reps",
         "1",
         "--alone",
+        "--serial",
         "--mixed",
         "--stagger-ms",
         "5",
         "--json",
         file.to_str().expect("UTF-8"),
     ]);
-    assert!(table.contains("3/0/0"), "{table}");
+    assert_eq!(table.matches("4/0/0").count(), 4, "two cells, alone and serial: {table}");
     let report = std::fs::read_to_string(&file).expect("written");
     let report: Value = serde_json::from_str(&report).expect("JSON");
     assert_eq!(report["passed"], true);
     let cells = report["cells"].as_array().expect("cells");
     assert_eq!(cells.len(), 4);
     for cell in cells {
-        assert_eq!(cell["alone"]["equal"], cell["streams"], "{cell}");
+        for against in ["alone", "serial"] {
+            assert_eq!(cell[against]["equal"], cell["streams"], "{cell}");
+        }
         assert!(cell["aggregate_tps"].as_f64().is_some_and(|rate| rate > 0.0), "{cell}");
     }
 }
@@ -89,7 +92,10 @@ fn a_soak_ends_drained_with_one_hash_a_request() {
         "--json",
     ]);
     assert_eq!(report["passed"], true);
-    assert_eq!(report["drained"], true);
+    assert_eq!(
+        (&report["drained"], &report["kv_blocks_left"]),
+        (&Value::from(true), &Value::from(0))
+    );
     assert!(report["greedy"]["equal"].as_u64().is_some_and(|equal| equal > 0), "{report}");
 }
 
@@ -104,6 +110,15 @@ fn a_server_without_hashes_is_measured_and_fails_what_was_to_be_compared() {
     let message = text(&output.stderr);
     let wanted = format!("error: {url}: 0 replies failed; alone: 0 equal, 0 unequal, 4 failed");
     assert_eq!(message.lines().last(), Some(wanted.as_str()));
+
+    let few = ["--tokens", "1", "--reps", "1", "--temperatures", "0"];
+    let table = stdout(&[&["bench", "openai", "--url", &url][..], &few].concat());
+    assert!(table.contains("replies without token_sha cannot be compared"), "{table}");
+    // Which of the two is faster is noise.
+    let output = finback(&[&["bench", "compare", &url, &url, "--json"][..], &few].concat());
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let cells = report["cells"].as_array().expect("cells");
+    assert!(cells.iter().all(|cell| cell["replies"] == "unverified"), "{report}");
 }
 
 #[test]

@@ -5,8 +5,11 @@
 mod bench;
 mod commands;
 mod documents;
+mod ends;
 mod exact;
+mod fields;
 mod http;
+mod profile;
 mod settings;
 mod support;
 mod vectors;

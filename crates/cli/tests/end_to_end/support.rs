@@ -160,13 +160,18 @@ impl Drop for Server {
     }
 }
 
-/// Reads a whole response: status and body, chunked or not.
-pub fn read_response(mut reader: BufReader<TcpStream>) -> (u16, String) {
+/// Reads the head of a response: status and lines.
+pub fn read_head(reader: &mut BufReader<TcpStream>) -> (u16, String) {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
         assert!(reader.read_line(&mut head).expect("readable") > 0, "cut: {head:?}");
     }
-    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
+    (head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status"), head)
+}
+
+/// Reads a whole response: status and body, chunked or not.
+pub fn read_response(mut reader: BufReader<TcpStream>) -> (u16, String) {
+    let (status, head) = read_head(&mut reader);
     let mut body = Vec::new();
     if head.to_ascii_lowercase().contains("transfer-encoding: chunked") {
         loop {
