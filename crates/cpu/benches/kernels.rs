@@ -208,26 +208,27 @@ impl Bench {
         Ok(time)
     }
 
-    /// The same product by the gemm crate, on as many threads.
+    /// The same product by the gemm crate's f32 part, on as many threads.
     fn gemm_rate(&self, rows: usize) -> f64 {
         let (x, w) = (activations(rows), vec![0.5f32; WIDTH * WIDTH]);
         let mut out = vec![0.0f32; rows * WIDTH];
         let time = fastest(4, || {
-            // SAFETY: all are row-major and WIDTH wide; w is read transposed.
+            // SAFETY: all are row-major and WIDTH wide. It wants columns: w times x transposed, whose
+            // columns are the rows of the product.
             #[allow(unsafe_code)]
             unsafe {
-                gemm::gemm(
+                gemm_f32::gemm::f32::get_gemm_fn()(
+                    WIDTH,
                     rows,
                     WIDTH,
-                    WIDTH,
                     out.as_mut_ptr(),
-                    1,
                     WIDTH as isize,
+                    1,
                     false,
-                    x.as_ptr(),
+                    w.as_ptr(),
                     1,
                     WIDTH as isize,
-                    w.as_ptr(),
+                    x.as_ptr(),
                     WIDTH as isize,
                     1,
                     0.0,
@@ -235,7 +236,7 @@ impl Bench {
                     false,
                     false,
                     false,
-                    gemm::Parallelism::Rayon(self.team.threads()),
+                    gemm_common::Parallelism::Rayon(self.team.threads()),
                 );
             }
             black_box(&mut out);
