@@ -168,14 +168,8 @@ pub fn lift_row(linear: &Linear, index: usize, out: &mut [f32]) -> OpsResult {
 /// A linear's stored bytes as the kernels take them.
 fn view(linear: &Linear) -> Result<Weight<'_>, OpsError> {
     let scale = linear.scale.as_ref().map_or(&[][..], |s| s.bytes());
-    let format = match linear.format {
-        Format::Fp8 { block } => linear::Format::Fp8 { block },
-        Format::Fp4 => linear::Format::Fp4,
-        Format::Bf16 => linear::Format::Bf16,
-        Format::F16 => linear::Format::F16,
-        Format::F32 => linear::Format::F32,
-    };
-    Weight::new(format, linear.weight.bytes(), scale, linear.out, linear.inp).map_err(|e| {
+    let data = linear.weight.bytes();
+    Weight::new(linear.format, data, scale, linear.out, linear.inp).map_err(|e| {
         OpsError::Unsupported {
             backend: NAME,
             step: "a linear",

@@ -110,9 +110,9 @@ pub struct Dims {
 /// How a linear's weight is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// e4m3 codes, one e8m0 scale per `block` x `block` tile.
+    /// e4m3 codes, one e8m0 scale per `block` x `block` tile. NaN codes read as ±480.
     Fp8 {
-        /// Edge of a scale tile.
+        /// Edge of a scale tile, a multiple of 32.
         block: usize,
     },
     /// e2m1 codes, two a byte, low nibble first; one e8m0 scale per 32 inputs of a row.
@@ -123,6 +123,32 @@ pub enum Format {
     F16,
     /// IEEE single.
     F32,
+}
+
+impl Format {
+    /// Whether weights carry block scales; such weights take e4m3 activations in release numerics.
+    pub fn is_quantised(self) -> bool {
+        matches!(self, Format::Fp8 { .. } | Format::Fp4)
+    }
+
+    /// Bytes of a row of `inp` elements.
+    pub fn row_bytes(self, inp: usize) -> usize {
+        match self {
+            Format::Fp8 { .. } => inp,
+            Format::Fp4 => inp / 2,
+            Format::Bf16 | Format::F16 => inp * 2,
+            Format::F32 => inp * 4,
+        }
+    }
+
+    /// Scale bytes of a matrix of `out` rows of `inp` elements.
+    pub fn scale_bytes(self, out: usize, inp: usize) -> usize {
+        match self {
+            Format::Fp8 { block } => out.div_ceil(block) * inp.div_ceil(block),
+            Format::Fp4 => out * (inp / 32),
+            Format::Bf16 | Format::F16 | Format::F32 => 0,
+        }
+    }
 }
 
 /// A linear map `[out, inp]` in its stored bytes.

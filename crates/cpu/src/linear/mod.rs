@@ -25,8 +25,9 @@ mod strip;
 mod unit;
 mod weight;
 
+pub use finback_ops::Format;
 pub use prepare::{Input, Prepared};
-pub use weight::{Format, Weight, WeightError};
+pub use weight::{Weight, WeightError};
 
 use scratch::Scratch;
 use unit::{Out, Unit};

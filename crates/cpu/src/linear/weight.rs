@@ -3,49 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-/// How the elements of a weight are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// e4m3 bytes with one e8m0 scale for `block` by `block` of them. NaN codes read as ±480.
-    Fp8 {
-        /// Side of a scale block, a multiple of 32.
-        block: usize,
-    },
-    /// e2m1 codes, two in a byte with the even input low, one e8m0 scale for 32 inputs of a row.
-    Fp4,
-    /// bfloat16.
-    Bf16,
-    /// binary16.
-    F16,
-    /// binary32.
-    F32,
-}
-
-impl Format {
-    /// Whether weights carry block scales; such weights take e4m3 activations in release numerics.
-    pub fn is_quantised(self) -> bool {
-        matches!(self, Format::Fp8 { .. } | Format::Fp4)
-    }
-
-    /// Bytes of a row of `inp` elements.
-    pub fn row_bytes(self, inp: usize) -> usize {
-        match self {
-            Format::Fp8 { .. } => inp,
-            Format::Fp4 => inp / 2,
-            Format::Bf16 | Format::F16 => inp * 2,
-            Format::F32 => inp * 4,
-        }
-    }
-
-    /// Scale bytes of a matrix of `out` rows of `inp` elements.
-    pub fn scale_bytes(self, out: usize, inp: usize) -> usize {
-        match self {
-            Format::Fp8 { block } => out.div_ceil(block) * inp.div_ceil(block),
-            Format::Fp4 => out * (inp / 32),
-            Format::Bf16 | Format::F16 | Format::F32 => 0,
-        }
-    }
-}
+use finback_ops::Format;
 
 /// Why bytes are not a weight of the given shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
