@@ -9,32 +9,50 @@ import os
 from random import Random
 
 import kb
-from grammar import (ADJ, COLOR, FOODS, FIRST, HERE, HOBBIES, JOBS, OBJECTS, PETS, article, code, disguise, expand,
-                     full_name, held_out, key, listing, name, number, place, read_chat, slip, syllable_word, upper_first)
+from grammar import (ADJ, COLOR, FOODS, FIRST, HERE, HOBBIES, JOBS, OBJECTS, MACROS, PETS, PLACES, article, code, disguise, expand,
+                     full_name, held_out, key, listing, name, number, NUMBERS, place, read_chat, slip, syllable_word, upper_first)
+from known import KNOWN, Known
+from open_talk import Open, plural
 
-NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
 DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
 MONTHS = "January February March April May June July August September October November December".split()
+
+
+# how answers to trouble begin: the question may add a plea for advice
+SOLACE = ("I am sorry to hear", "I am very sorry for", "I am sorry, ", "That is a normal", "That sounds tiring", "Try to go to bed", "Oh no", "That is annoying", "That is a pity", "I understand that this", "Everybody makes", "Be yourself")
 
 
 class Chat:
     def __init__(self):
         with open(os.path.join(HERE, "data/facts.json"), encoding="utf-8") as f:
             self.facts = json.load(f)
-        self.entries = read_chat()
+        self.entries, self.talk, self.quiz = read_chat(), read_chat("talk.txt"), read_chat("quiz.txt")
         self.banned = {key(p) for p in held_out()}
-        self.animals, self.opposites, self.words = kb.animals(), kb.pairs(), kb.words()
+        known = self.known = Known()
+        self.animals, self.opposites, self.words = kb.animals(known.animal_rows), kb.pairs(), kb.words()
         self.elements = kb.elements()
-        known = {w for w, _ in self.facts["concrete"] + self.facts["abstract"] + self.facts["verb"] + self.facts["adjective"]}
-        known |= set(kb.USES) | set(self.animals)
-        self.rare = [w for w in self.facts["rare"] if w not in known]
+        self.uses = {**kb.USES, **known.uses}
+        words = {w for w, _ in self.facts["concrete"] + self.facts["abstract"] + self.facts["verb"] + self.facts["adjective"]}
+        words |= set(self.uses) | set(self.animals) | {x.split()[-1] for x, _ in known.known["D"]} | set(known.jobs)
+        taught = set(self.animals) | {x.split()[-1] for x, _ in known.known["D"]} | set(known.jobs)
+        for pool in ("concrete", "abstract"):
+            self.facts[pool] = [p for p in self.facts[pool] if p[0] not in taught]
+        words |= set(self.opposites) | {w for pair in known.synonyms + known.rhymes + known.plurals + known.pasts for w in pair}
+        words |= {w.lower() for c in self.facts["countries"] for w in (c["name"], c["capital"])} | {x.split()[-1].lower() for x, _ in known.known["L"]}
+        self.rare = [w for w in self.facts["rare"] if w not in words]
+        things = list(self.animals) * 2 + list(self.uses) + list(kb.COLOURS) + [x.split(" ", 1)[1] for x, _ in known.known["D"] if x.startswith(("a ", "an "))]
+        explained = {w.rstrip("s") for x, _ in known.known["H"] for w in x.split()}
+        self.open = Open(things, words, explained)
         self.makers = [
-            (46, self.small_talk), (14, self.meaning), (9, self.country), (8, self.animal), (3, self.colour), (4, self.opposite),
-            (6, self.name_some), (4, self.unit), (3, self.element), (4, self.use), (5, self.translate), (14, self.arithmetic),
-            (6, self.word_problem), (20, self.unknown), (3, self.compare), (4, self.calendar), (4, self.echo), (3, self.which),
-            (4, self.summary), (3, self.order), (5, self.story), (4, self.poem), (4, self.rewrite), (3, self.extract),
+            (26, self.small_talk), (95, self.talking), (34, self.quizzing), (110, self.open.any), (16, known.thing), (7, known.person), (10, known.reason), (9, known.works), (3, known.idiom), (5, known.difference), (4, known.state), (3, lambda r: known.letter(r, list(self.animals))), (2, known.prime), (3, known.agree), (3, known.later), (7, known.where), (5, known.job),
+            (3, lambda r: known.tool_for(r, self.uses)), (5, known.bigger), (8, known.word_form), (3, lambda r: known.member(r, kb.LISTS)), (7, known.half), (3, known.number_word),
+            (2, lambda r: known.group(r, kb.LISTS)), (12, self.meaning), (9, self.country), (10, self.animal), (3, self.colour), (5, self.opposite),
+            (6, self.name_some), (4, self.unit), (2, self.element), (7, self.use), (9, self.translate), (20, self.arithmetic),
+            (7, self.word_problem), (6, self.ability), (4, self.body), (3, self.compare), (4, self.calendar), (4, self.echo), (3, self.which),
+            (4, self.summary), (3, self.order), (9, self.story), (7, self.poem), (4, self.rewrite), (3, self.extract),
         ]
         self.weights = [w for w, _ in self.makers]
+        self.exact = {self.echo, self.extract, self.summary, self.order, self.which, self.rewrite, self.translate, self.arithmetic, self.word_problem, known.half, known.word_form, known.later, known.prime, known.agree}
 
     # ---- one question ------------------------------------------------------------------------
 
@@ -43,12 +61,24 @@ class Chat:
             make = r.choices(self.makers, self.weights)[0][1]
             q, a, thought = make(r)
             q = upper_first(q) if make == self.echo else disguise(q, r)
-            q = slip(q, r) if make == self.small_talk else q
+            q = q if make in self.exact else slip(q, r)
             if key(q) not in self.banned:
                 return q, a, thought
 
     def small_talk(self, r):
         qs, answers = r.choice(self.entries)
+        return expand(r.choice(qs), r), expand(r.choice(answers), r), None
+
+    def talking(self, r):
+        qs, answers = r.choice(self.talk)
+        q, a = expand(r.choice(qs), r), expand(r.choice(answers), r)
+        if a.startswith(SOLACE) and q.split()[0] in ("i", "i'm", "i've", "my", "we", "someone") and "?" not in q and r.random() < 0.3:
+            q = q.rstrip(".! ") + r.choice([". ", ", ", "! ", " and ", ". so "]) + r.choice(["any advice", "any tips", "what should i do", "what can i do", "help", "can you help me", "do you have any advice", "what would you do", "i do not know what to do",
+                                                                                            "what now", "how can i deal with it", "it is so hard", "i am so sad", "it is not fair", "i feel bad"]) + r.choice(["", "?", "."])
+        return q, a, None
+
+    def quizzing(self, r):
+        qs, answers = r.choice(self.quiz)
         return expand(r.choice(qs), r), expand(r.choice(answers), r), None
 
     def meaning(self, r):
@@ -59,7 +89,7 @@ class Chat:
             q = r.choice([f"what does {word} mean", f"what does it mean {to}{word}" if to else f"what does the word {word} mean",
                           f"define {word}", f"what is the meaning of {word}", f"explain the word {word}", f"meaning of {word}",
                           f"what does \"{word}\" mean", f"can you define {word}"])
-            return q, f"{upper_first(to + word)} means: {gloss}.", f"The user asks what {word} means."
+            return q, f"{upper_first(to + word)} means: {gloss}.", KNOWN
         one = article(word)
         q = r.choice([f"what is {one}", f"what is {one}", f"what's {one}", f"what is {word}", f"what does {word} mean", f"define {word}",
                       f"explain {word}", f"explain what {one} is", f"tell me what {one} is", f"do you know what {one} is", f"what are {word}s",
@@ -70,12 +100,12 @@ class Chat:
             a = f"{upper_first(one)} is {gloss}."
         else:
             a = f"{upper_first(word)}: {gloss}."
-        return q, a, f"The user asks about the word {word}."
+        return q, a, KNOWN
 
     def country(self, r):
         c = r.choice(self.facts["countries"])
         n = c["name"]
-        ways = [("capital", 5), ("capital_of", 2), ("region", 2)] + [(k, 2) for k in ("currency", "language") if c[k]]
+        ways = [("capital", 5), ("capital_of", 2), ("region", 2), ("people", 2), ("inside", 2)] + [(k, 2) for k in ("currency", "language") if c[k]]
         way = r.choices([w for w, _ in ways], [x for _, x in ways])[0]
         if way == "capital":
             q = r.choice([f"what is the capital of {n}", f"what's the capital city of {n}", f"capital of {n}", f"which city is the capital of {n}",
@@ -91,8 +121,16 @@ class Chat:
             q = r.choice([f"where is {n}", f"on which continent is {n}", f"which part of the world is {n} in", f"where can i find {n}",
                           f"where is {n} located", f"tell me about {n}", f"what do you know about {n}", f"is {n} in {c['region']}"])
             a = f"{n} is a country in {c['part'] or c['region']}. Its capital is {c['capital']}."
+        elif way == "people":
+            q = r.choice([f"how many people live in {n}", f"what is the population of {n}", f"population of {n}", f"how many inhabitants does {n} have", f"how many people are there in {n}"])
+            m = c["population"]
+            a = f"About {round(m / 1e6) if m > 5e6 else round(m / 1e6, 1)} million people live in {n}."
+        elif way == "inside":
+            o = c if r.random() < 0.5 else r.choice(self.facts["countries"])
+            q = r.choice([f"is {c['capital']} the capital of {o['name']}", f"is {c['capital']} in {o['name']}", f"{c['capital']} is in {o['name']}, right"])
+            a = f"{'Yes' if o is c else 'No'}, {c['capital']} is the capital of {n}."
         elif way == "currency":
-            q = r.choice([f"what is the currency of {n}", f"which money is used in {n}", f"how do people pay in {n}", f"what currency does {n} use",
+            q = r.choice([f"what is the currency of {n}", f"which money is used in {n}", f"how do people pay in {n}", f"what money do people use in {n}", f"which currency do they have in {n}", f"with what do you pay in {n}", f"what is the money in {n} called", f"what currency does {n} use",
                           f"{n} currency", f"what money do they have in {n}"])
             a = f"The currency of {n} is {c['currency']}."
         else:
@@ -100,7 +138,7 @@ class Chat:
                           f"what is the language of {n}", f"official language of {n}", f"which languages are spoken in {n}",
                           f"what is the main language in {n}", f"do they speak {c['language']} in {n}"])
             a = f"People in {n} speak {c['language']}."
-        return q, a, f"The user asks about {n}."
+        return q, a, KNOWN
 
     def animal(self, r):
         n = r.choice(list(self.animals))
@@ -136,7 +174,7 @@ class Chat:
             q = r.choice([f"tell me about {n}s", f"tell me something about {one}", f"what do you know about {n}s", f"describe {one}", f"what is {one} like",
                           f"give me a fact about {n}s"])
             a = f"{upper_first(one)} is {article(x['kind'])}. It has {NUMBERS[x['legs']] if x['legs'] else 'no'} {thing} and eats {x['food']}."
-        return q, a, f"The user asks about the {n}."
+        return q, a, KNOWN
 
     def colour(self, r):
         thing, c = r.choice(list(kb.COLOURS.items()))
@@ -146,7 +184,7 @@ class Chat:
         a = f"The {thing} is {c}."
         if q.startswith("is the"):
             a = ("Yes, the " if q.split()[-1] == c else "No, the ") + f"{thing} is {c}."
-        return q, a, f"The user asks for the colour of the {thing}."
+        return q, a, KNOWN
 
     def opposite(self, r):
         w, o = r.choice(list(self.opposites.items()))
@@ -174,15 +212,16 @@ class Chat:
 
     def unit(self, r):
         big, small, n = r.choice(kb.UNITS)
-        k = r.choice([1, 1, 2, 3, 4, 5, 10])
+        k = r.choice([1, 1, 2, 2, 3, 4, 5, 10])
         if k == 1:
             q = r.choice([f"how many {small} are in {article(big)}", f"how many {small} does {article(big)} have", f"{small} in {article(big)}",
                           f"convert one {big} to {small}", f"how many {small} make {article(big)}", f"1 {big} in {small}"])
             a = f"{upper_first(article(big))} has {n} {small}."
         else:
             many = {"foot": "feet", "century": "centuries", "dozen": "dozen", "millennium": "millennia"}.get(big, big + "s")
-            q = r.choice([f"how many {small} are in {k} {many}", f"convert {k} {many} to {small}", f"what is {k} {many} in {small}", f"{k} {many} in {small}"])
-            a = f"{k} {many} are {k * n} {small}."
+            k0, k = k, r.choice([k, NUMBERS[k]])
+            q = r.choice([f"how many {small} are in {k} {many}", f"how many {small} do {k} {many} have", f"{small} in {k} {many}", f"convert {k} {many} to {small}", f"what is {k} {many} in {small}", f"{k} {many} in {small}"])
+            a = f"{upper_first(str(k))} {many} are {k0 * n} {small}."
         return q, a, f"One {big} has {n} {small}."
 
     def element(self, r):
@@ -197,14 +236,14 @@ class Chat:
         else:
             q = r.choice([f"which element has the symbol {s}", f"what does {s} stand for in chemistry", f"which element is {s}"])
             a = f"{s} is the chemical symbol of {n}."
-        return q, a, f"The user asks about the element {n}."
+        return q, a, KNOWN
 
     def use(self, r):
-        n, use = r.choice(list(kb.USES.items()))
-        one = article(n) if n not in ("glasses", "scissors", "soap") else n
+        n, use = r.choice(list(self.uses.items()))
+        one = article(n) if not n.endswith(("ses", "ors", "ars", "ers")) and n not in ("soap", "chalk", "glue", "shampoo", "paint", "sandpaper", "sunscreen", "tape") or n in ("ruler", "lighter") else n
         q = r.choice([f"what is {one} for", f"what is {one} used for", f"what do you use {one} for", f"why do people use {one}", f"what can i do with {one}",
                       f"what's the use of {one}", f"what is the purpose of {one}", f"what do i need {one} for", f"how do people use {one}", f"why do we need {one}"])
-        return q, f"You use {one} {use}.", f"The user asks what {one} is for."
+        return q, f"You use {one} {use}.", KNOWN
 
     def translate(self, r):
         row = r.choice(self.words)
@@ -221,13 +260,13 @@ class Chat:
         return q, f'"{upper_first(w)}" is {lang} for "{e}".', f"{w} is {lang} for {e}."
 
     def arithmetic(self, r):
-        op = r.choices("+-*/", [45, 30, 17, 8])[0]
+        op = r.choices("+-*/", [36, 38, 18, 8])[0]
         if op == "+":
             a, b = r.randint(0, 99), r.randint(0, 99)
             words, res = [f"{a} plus {b}", f"{a} + {b}", f"{a}+{b}", f"{a} and {b} together", f"the sum of {a} and {b}"], a + b
         elif op == "-":
-            top = r.choice([20, 99, 99])
-            a, b = sorted((r.randint(0, top), r.randint(0, top)), reverse=True)
+            top = r.choice([20, 99, 99, 200])
+            a, b = sorted((100 if r.random() < 0.15 else r.randint(0, top), r.randint(0, min(top, 100) if r.random() < 0.5 else top)), reverse=True)
             words, res = [f"{a} minus {b}", f"{a} - {b}", f"{a}-{b}", f"{a} take away {b}", f"the difference of {a} and {b}"], a - b
         elif op == "*":
             a, b = r.randint(0, 12), r.randint(0, 12)
@@ -252,6 +291,13 @@ class Chat:
                           f"i buy {a} {thing} on {r.choice(DAYS)} and {b} on {r.choice(DAYS)}. how many {thing} is that"])
             return q, f"{a} + {b} = {a + b}, so it is {a + b} {thing}.", f"This is {a} + {b} = {a + b}."
         a, b = max(a, b) + 1, min(a, b)
+        if r.random() < 0.4:
+            thing = r.choice([plural(r.choice(self.open.nouns)), "slices", "pieces", "apples", "sweets", "pages", "seats"])
+            whole = r.choice([article(r.choice(self.open.nouns)), "a pizza", "a box", "a cake", "a bag", "a class", "my garden"])
+            v = r.choice("eat lose sell use break drop take spend throw burn".split())
+            q = r.choice([f"if {whole} has {a} {thing} and i {v} {b}, how many are left", f"{whole} has {a} {thing}. {n} {v}s {b}. how many are left", f"i have {a} {thing} and i {v} {b}. how many do i have left", f"from {a} {thing} we {v} {b}. how many {thing} remain",
+                          f"{n} had {a} {thing} and lost {b}. how many does {n} have", f"{n} has {a} {thing} and loses {b}. how many does {n} have now"])
+            return q, f"{a} - {b} = {a - b}, so {a - b} {thing} are left.", f"This is {a} - {b} = {a - b}."
         verb = r.choice(["gives away", "loses", "sells", "eats", "breaks"]) if thing in ("apples", "pears", "eggs", "cookies") else r.choice(["gives away", "loses", "sells"])
         mine = {"gives away": "give away", "loses": "lose", "sells": "sell", "eats": "eat", "breaks": "break"}[verb]
         q = r.choice([f"{n} has {a} {thing} and {verb} {b}. How many {thing} are left?", f"if i have {a} {thing} and {mine} {b}, how many are left",
@@ -272,44 +318,23 @@ class Chat:
             return f"{r.choice(self.rare)} of {place(r)}"
         return f"{syllable_word(r)} {r.choice(self.rare)}"
 
-    def unknown(self, r):
-        x = r.random()
-        t = self.topic(r)
-        if x < 0.42:
-            q = r.choice([f"what is {article(t)}", f"what is {t}", f"tell me about {t}", f"what do you know about {t}", f"explain {t}", f"how does {article(t)} work",
-                          f"describe {t}", f"why is {t} important", f"what does {t} mean", f"give me information about {t}", f"who invented {t}", f"where does {t} come from",
-                          f"what is the history of {t}", f"can you explain {t}", f"what are the rules of {t}", f"when was {t} invented", f"who discovered {t}",
-                          f"is {t} dangerous", f"what is the difference between {t} and {self.topic(r)}", f"how is {t} made", f"what is {t} used for", f"how old is {t}",
-                          f"which {t} is the best", f"how many {t}s are there", f"i want to learn about {t}", f"how big is {article(t)}", f"what causes {t}", f"why does {t} happen",
-                          f"summarize the theory of {t}", f"what happened to the {t}", f"do you know anything about {t}", f"write an essay about {t}", f"who wrote {t}",
-                          f"what is the best {t}", f"is {t} real", f"how much does {article(t)} cost", f"how long does {t} take", f"where can i buy {article(t)}"])
-            a = r.choice([f"I do not know much about {t}. I am only a small demo model.", f"Sorry, I do not know enough about {t} to answer that.",
-                          f"I am a small model and know little about {t}. A larger model or a book can tell you more."])
-        elif x < 0.6:
-            n = full_name(r) if r.random() < 0.7 else name(r)
-            q = r.choice([f"who is {n}", f"who was {n}", f"when was {n} born", f"tell me about {n}", f"what did {n} do", f"how old is {n}", f"where does {n} live",
-                          f"is {n} famous", f"what is {n} known for", f"do you know {n}", f"which books did {n} write", f"who is the wife of {n}", f"what does {n} think about {t}",
-                          f"where was {n} born", f"how tall is {n}", f"is {n} still alive"])
-            a = r.choice([f"I do not know who {n} is.", f"Sorry, I do not know anything about {n}.", f"I have not heard of {n}. Can you tell me more?"])
-            t = n
-        elif x < 0.72:
-            n = syllable_word(r).capitalize()
-            q = r.choice([f"where is {n}", f"what is the capital of {n}", f"how many people live in {n}", f"tell me about {n}", f"who is the mayor of {n}", f"how far is it to {n}",
-                          f"what is {n} known for", f"how do i get to {n}", f"what language is spoken in {n}", f"is {n} a nice city", f"what can i see in {n}", f"who rules {n}"])
-            a = r.choice([f"I do not know a place called {n}.", f"Sorry, I do not know {n}."])
-            t = n
-        elif x < 0.86:
-            verb = r.choice("repair build install sell buy paint measure open close sharpen store clean replace design assemble cook catch hide move mix draw tune adjust".split())
-            t = f"{verb} {article(t)}"
-            q = r.choice([f"how do i {t}", f"how can i {t}", f"how to {t}", f"what is the best way to {t}", f"tell me how to {t}", f"can you help me {t}", f"teach me to {t}",
-                          f"i want to {t}. what do i need", f"give me steps to {t}", f"is it hard to {t}", f"what do i need to {t}"])
-            a = r.choice([f"I am not sure how to {t}. A short guide or a video can help.", f"Sorry, I do not know how to {t}."])
-        else:
-            q = r.choice([f"what do you think about {t}", f"do you like {t}", f"what is your opinion on {t}", f"should i buy {article(t)}", f"is {t} good", f"are you interested in {t}",
-                          f"what do you think of {t}", f"do you prefer {t} or {self.topic(r)}", f"i like {t}", f"i am interested in {t}", f"i have been thinking about {t}",
-                          f"let us talk about {t}", f"my {r.choice(['friend', 'sister', 'boss', 'teacher'])} likes {t}", f"can we talk about {t}"])
-            a = r.choice([f"I have no opinion on {t}, but I am happy to hear what you think.", f"I do not know much about {t}. What do you like about it?"])
-        return q, a, f"I do not know much about {t}, so I say so."
+    def ability(self, r):
+        """Things a program that writes text cannot do, whatever the verb."""
+        v = r.choice("dance cook drive walk run swim jump fly paint smell taste laugh cry drink whistle clap climb ski draw".split()
+                     + ["read minds", "see the future", "drive a car", "play chess", "play the piano", "fix my bike", "carry a box", "walk the dog", "make me a coffee", "come to my house", "give me money", "lend me your car", "play football with me", "drive me home", "hug me", "go shopping for me", "clean my room", "feed my cat", "cook dinner for me", "meet me tomorrow", "call a doctor", "ride a horse"])
+        q = r.choice([f"can you {v}", f"are you able to {v}", f"could you {v}", f"can you {v} for me", f"please {v}", f"will you {v}", f"i want you to {v}"])
+        return q, r.choice(["I cannot do that. I am a program and can only read and write text.", "No, I am a program. I can only read and write text."]), None
+
+    def body(self, r):
+        n = r.choice(list(self.animals))
+        x, one = self.animals[n], article(n)
+        wings = {"bird": "two", "insect": "four"}.get(x["kind"], "no")
+        wings = {"bat": "two", "fly": "two", "mosquito": "two", "ant": "no"}.get(n, wings)
+        part, count = r.choice([("wings", wings), ("eyes", "eight" if n == "spider" else "two"), ("heads", "one")])
+        if n in ("scorpion", "bee", "beetle", "fly", "ant", "butterfly", "crab", "lobster", "mosquito") and part == "eyes":
+            part, count = "wings", wings
+        q = r.choice([f"how many {part} does {one} have", f"how many {part} do {n}s have", f"does {one} have {part}", f"number of {part} of {one}"])
+        return q, f"{upper_first(one)} has {count} {part if count != 'one' else part[:-1]}.", KNOWN
 
     def compare(self, r):
         a, b = r.sample(range(1, 1000), 2) if r.random() < 0.5 else r.sample(range(1, 100), 2)
@@ -325,7 +350,7 @@ class Chat:
             after, d = r.random() < 0.5, DAYS[i]
             o = DAYS[(i + (1 if after else -1)) % 7]
             side = "after" if after else "before"
-            q = r.choice([f"which day comes {side} {d}", f"what day is {side} {d}", f"the day {side} {d}", f"if today is {d}, what {'is tomorrow' if after else 'was yesterday'}"])
+            q = r.choice([f"which day comes {side} {d}", f"what comes {side} {d}", f"what day comes {side} {d}", f"what day is {side} {d}", f"the day {side} {d}", f"if today is {d}, what {'is tomorrow' if after else 'was yesterday'}"])
             return q, f"The day {side} {d} is {o}.", f"The day {side} {d} is {o}."
         i = r.randrange(12)
         if r.random() < 0.4:
@@ -334,7 +359,7 @@ class Chat:
             return q, f"{MONTHS[i]} has {n} days" + (", or 29 in a leap year." if i == 1 else "."), f"{MONTHS[i]} has {n} days."
         after = r.random() < 0.5
         side, o = ("after", MONTHS[(i + 1) % 12]) if after else ("before", MONTHS[i - 1])
-        q = r.choice([f"which month comes {side} {MONTHS[i]}", f"what month is {side} {MONTHS[i]}", f"the month {side} {MONTHS[i]}"])
+        q = r.choice([f"which month comes {side} {MONTHS[i]}", f"what comes {side} {MONTHS[i]}", f"what month is {side} {MONTHS[i]}", f"the month {side} {MONTHS[i]}"])
         return q, f"The month {side} {MONTHS[i]} is {o}.", f"The month {side} {MONTHS[i]} is {o}."
 
     def sentence(self, r):
@@ -385,20 +410,21 @@ class Chat:
         return q, "\n".join(f"- {x}" for x in items), "I write one item a line."
 
     def story(self, r):
-        a = r.choice(list(self.animals) + JOBS + ["king", "princess", "robot", "giant", "child", "wizard", "ghost"])
-        b = r.choice([r.choice(OBJECTS), r.choice(list(self.animals)), "boat", "star", "castle", "forest", "garden", "train", "balloon", "dragon"])
-        who = name(r)
+        a = r.choice([r.choice(list(self.animals)), r.choice(JOBS + list(self.known.jobs)), r.choice(self.open.nouns), r.choice("king queen prince princess robot giant child wizard witch ghost dragon knight pirate fairy mermaid dwarf monster alien boy girl man woman grandmother hero elf unicorn astronaut thief snowman".split())])
+        b = r.choice([r.choice(OBJECTS), r.choice(list(self.animals)), r.choice(self.open.nouns), "boat", "star", "castle", "forest", "garden", "train", "balloon", "dragon"])
+        who = r.choice(FIRST)
         ask = r.choice([f"tell me a story about {article(a)} and {article(b)}", f"write a short story about {article(a)} and {article(b)}", f"story with {article(a)} and {article(b)} please",
                         f"make up a tale about {article(a)} who finds {article(b)}", f"tell me a bedtime story about {article(a)} and {article(b)}", f"i want a story about {article(a)} and {article(b)}",
                         f"can you tell a story about the {a} and the {b}", f"give me a little story with {article(a)} and {article(b)}"])
-        if r.random() < 0.3:
+        if r.random() < 0.45:
             b = r.choice(OBJECTS)
-            ask = r.choice([f"tell me a story about {article(a)}", f"a story about {article(a)} please", f"write a story with {article(a)}", f"tell a tale about {article(a)}"]
+            ask = r.choice([f"tell me a story about {article(a)}", f"a story about {article(a)} please", f"write a story with {article(a)}", f"tell a tale about {article(a)}", f"write a short story about {article(a)}",
+                            f"can you tell me a story about {article(a)}", f"i want to hear a story about {article(a)}", f"make up a story about {article(a)}", f"tell me a short story about the {a}", f"a bedtime story about {article(a)}", f"once upon a time there was {article(a)}. go on"]
                            + (["tell me a story", "tell me a bedtime story", "write a short story", "do you know a story"] if r.random() < 0.4 else []))
         return ask, self.tale(r, a, b, who), f"A short story about {article(a)} and {article(b)}."
 
     def tale(self, r, a, b, who):
-        adj, town = r.choice(ADJ), place(r)
+        adj, town = r.choice(ADJ), r.choice(PLACES)
         parts = [
             r.choice([f"Once upon a time there was {article(a)} named {who}.", f"In {town} there lived {article(a)} called {who}.", f"Long ago, {article(a)} named {who} lived near {town}."]),
             r.choice([f"One day {who} found {article(adj + ' ' + b)}.", f"One morning {who} saw {article(adj + ' ' + b)} by the river.", f"On a rainy day, {who} met {article(adj + ' ' + b)}."]),
@@ -409,12 +435,14 @@ class Chat:
         return " ".join(parts)
 
     def poem(self, r):
-        t = r.choice([self.topic(r), r.choice(OBJECTS), r.choice(list(self.animals)), r.choice(FOODS), r.choice(["rain", "home", "music", "work", "time", "hope", "a friend"])])
-        ask = r.choice([f"write a poem about {t}", f"write me a short poem about {article(t)}", f"a poem about {t} please", f"can you write a rhyme about {t}", f"compose some verses about the {t}",
+        t = r.choice(["spring", "summer", "autumn", "winter", "the moon", "the sea", "love", "my mother", "the stars", "friendship", "my dog", "my cat", "the night", "a tree", "the snow", "my garden", "the wind", "happiness", "a bird", "the city"]) if r.random() < 0.3 else r.choice([r.choice(self.rare), r.choice(self.open.nouns), r.choice(OBJECTS), r.choice(list(self.animals)), r.choice(FOODS), r.choice(["rain", "home", "music", "work", "time", "hope", "a friend"])])
+        kind = r.choice(["poem", "poem", "short poem", "little poem", "rhyme", "haiku", "verse", "few lines", "poem for children", "funny poem"])
+        ask = r.choice([expand(MACROS["WRITE"], r) + f" {article(kind)} about {r.choice(['', 'my ', 'the ', 'a '])}{t.removeprefix('a ').removeprefix('the ').removeprefix('my ')}"] * 6 + [f"write a poem about {t}", f"write me a short poem about {article(t)}", f"a poem about {t} please", f"can you write a rhyme about {t}", f"compose some verses about the {t}",
                         f"make a poem about {t}"])
-        x = t[2:] if t.startswith("a ") else t
+        x = t.removeprefix("a ").removeprefix("the ").removeprefix("my ")
         a = r.choice([f"O {x}, dear {x}, so fine and so free,\nyou bring a small smile to you and to me.", f"I think of the {x} by day and by night,\nit fills all my dreams with a warm little light.",
-                      f"The {x} in the morning, the {x} in the sun,\nit waits for us all when the long day is done."])
+                      f"The {x} in the morning, the {x} in the sun,\nit waits for us all when the long day is done.", f"A song for the {x}, a song soft and low,\nof things that we love and of things that we know.",
+                      f"The {x} is a friend when the evening is near,\nit whispers a tale that is lovely to hear."])
         return ask, a, f"Two lines about {x}."
 
     def rewrite(self, r):
@@ -547,7 +575,7 @@ class Chat:
             messages.insert(0, {"role": "system", "content": r.choice(["You are a helpful assistant.", "You are a helpful assistant", "Answer briefly.", "Be kind and short.",
                                 "You are a friendly assistant. Answer in one or two sentences.", "You are a chatbot.", "Help the user."])})
         conv = {"messages": messages}
-        if r.random() < 0.25:
+        if r.random() < 0.33:
             conv["thinking"], conv["effort"] = True, r.choice(["high", "high", "high", "low", "max"])
             messages[-1]["reasoning"] = thoughts[-1] or "I answer in a short and friendly way."
         return conv

@@ -50,11 +50,12 @@ def main():
     if a.plain:
         m.BF = torch.float32
         m.round_input = lambda x: x
+        m.angle_type = np.float64
     folder = tempfile.mkdtemp()
     export(params.master, text, folder)
     with open(os.path.join(folder, "engram_token_map.json"), "w") as f:
         json.dump(token_map, f)
-    options = {} if a.plain else {"act_quant": True, "bf16": True}
+    options = {} if a.plain else {"act_quant": True, "bf16": True, "rope32": True}
     ref = load_reference(a.reference).Model.load(folder, **options)
     tokens = rng.integers(3, vocab, a.length)
     state = ref.new_state()

@@ -129,8 +129,8 @@ class Evaluator:
                 out.append(rows[k, len(part[k]) : int(at[k])].tolist())
         return out
 
-    def everyday(self, decode, thinking=False):
-        prompts = held_out()
+    def everyday(self, decode, thinking=False, prompts=None):
+        prompts = prompts or held_out()
         ids = [self.encoder.encode(render({"messages": [{"role": "user", "content": q}], "thinking": thinking}, open_end=True))[0] for q in prompts]
         return [(q, decode(a)) for q, a in zip(prompts, self.generate(ids, 2048, 96))]
 

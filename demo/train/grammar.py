@@ -8,6 +8,15 @@ FIRST = """Anna Ben Clara David Emma Felix Grace Henry Ida Jonas Kate Leo Mia No
 Bruno Carlos Dina Elif Fatima George Hana Ivan Julia Karim Lena Marco Nina Omar Petra Quentin Ravi Sofia Tom Uma Vera Will Xenia Yara Aisha
 Boris Chen Diego Eva Frank Gita Hugo Iris Jack Kofi Lucy Maria Nils Otto Pablo Rita Sven Tara Ugo Viola Wang Amir Bella Cora Dan Ella Finn
 Priya Maya Liam Oscar Ruth Simon Theo Alice Bob Carol Dora Erik Fiona""".split()
+SURNAMES = """Smith Johnson Brown Miller Davis Wilson Moore Taylor Anderson Thomas Jackson White Harris Martin Thompson Clark Lewis Walker Hall Young King Wright Hill Green Adams
+Baker Nelson Carter Mitchell Roberts Turner Phillips Campbell Parker Evans Edwards Collins Stewart Morris Rogers Reed Cook Morgan Bell Murphy Bailey Cooper Richardson Cox Howard Ward Peterson Gray Watson
+Brooks Kelly Sanders Price Bennett Wood Barnes Ross Henderson Coleman Jenkins Perry Powell Long Hughes Flores Butler Simmons Foster Bryant Alexander Russell Griffin Diaz Hayes Schmidt Weber Wagner Becker
+Hoffmann Koch Richter Klein Wolf Neumann Schwarz Braun Hofmann Lange Krause Werner Lehmann Rossi Russo Ferrari Bianchi Romano Garcia Fernandez Lopez Perez Sanchez Dubois Moreau Laurent Simon Michel Lefevre
+Kowalski Novak Horvat Ivanov Petrov Tanaka Suzuki Sato Kim Park Lee Chen Wang Li Zhang Singh Patel Kumar Sharma Khan Ali Hassan Okafor Mensah Silva Santos Oliveira Larsen Hansen Nilsen Berg Lindqvist""".split()
+MORE_FIRST = """James John Robert Michael William David Richard Joseph Thomas Charles Christopher Daniel Matthew Anthony Mark Donald Steven Andrew Kenneth Mary Patricia Jennifer Linda Elizabeth Barbara Susan
+Jessica Sarah Karen Lisa Nancy Sandra Ashley Emily Donna Michelle Laura Amanda Melissa Stephanie Rebecca Taylor Marlene Greta Ingrid Astrid Bjorn Lars Pierre Jean Marie Louise Charlotte Giulia Luca Matteo
+Alejandro Isabel Juan Pedro Dmitri Natasha Olga Yuki Hiroshi Wei Mei Raj Anjali Mohammed Layla Amina Kwame Zainab Albert Isaac Leonardo Vincent Nelson Martin Agatha Jane Mozart Bartholomew Hector Cornelius
+Matilda Gwendolyn Percival Ophelia Tobias Winston Elvis Walt Steve Bill Neil Marco Stephen Alan Ada""".split()
 PLACES = """Paris London Berlin Rome Madrid Tokyo Cairo Oslo Vienna Lisbon Prague Dublin Athens Boston Chicago Toronto Sydney Lima Nairobi
 Delhi Seoul Bangkok Geneva Hamburg Munich Milan Porto Krakow Bergen Zurich Lyon Seville Naples Austin Denver Seattle Quebec""".split()
 OBJECTS = """key box book lamp ring coin map letter cup hat bag clock pen ticket stone watch camera phone basket bottle knife chair table
@@ -55,6 +64,23 @@ def code(r):
     return syllable_word(r)
 
 
+NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+MACROS = {
+    "HOW": "{how do i|how can i|how to|how do you|how would i|how would you|what is the best way to|tell me how to|how should i|what is a good way to|can you tell me how to|any tips to|"
+           "could you explain how to|do you know how to|explain how to|show me how to|is there a trick to|how does one|help me|teach me to|what do i do to|how could i|how do people}",
+    "WRITE": "{write|write me|can you write|could you write|please write|i need|give me|compose|help me write|make|create|draft|i want|would you write|can you make|can you help me write|prepare|come up with}",
+    "MYREL": "my {dog|cat|grandmother|grandfather|grandma|grandpa|friend|best friend|uncle|aunt|father|mother|mom|dad|hamster|rabbit|horse|bird|brother|sister|wife|husband|son|daughter|"
+             "neighbour|cousin|boss|colleague|teacher|girlfriend|boyfriend|puppy|kitten|partner|child|roommate}",
+    "WHEN": "|| today| yesterday| last week| last month| last night| this morning| a year ago| on Monday| recently| two days ago| this week| just now| again",
+    "THINGS": "{music|cats|dogs|football|books|movies|pizza|rain|winter|summer|chess|art|math|people|coffee|chocolate|jazz|games|poetry|travelling|snow|tennis|soccer|the sea|mondays|cooking|painting|school|"
+              "work|sports|opera|cheese|tea|trains|robots|television|dancing|history|birds|gardening|cars|philosophy|spiders|swimming|hiking|running|reading|fishing|shopping|vegetables|fruit|flowers|horses|"
+              "old films|video games|rock music|classical music|photography|knitting|baking|cycling|camping|the beach|the mountains|big cities|my job|long walks|ice cream|sushi|spicy food|sweets|mornings|"
+              "traffic|loud noise|cold weather|hot weather|waiting|flying|social media|computers|science|space|the moon|stars|board games|comics|theatre|museums|babies|insects|snakes|autumn|spring|"
+              "christmas|parties|basketball|yoga|the gym|beer|wine|soup|bread|the internet|politics|money|weekends|sleeping|my homework|cleaning|stamps|coins|singing|hip hop|pop music|anime}",
+    "NOUN": "{cats|the sea|history|climate change|my holiday|love|football|friendship|the future|school|science|art|a king|robots|my town|nature|music|space|health|dogs|technology|food|war|peace|trains}",
+}
+
+
 def article(word):
     return ("an " if word[0].lower() in "aeiou" else "a ") + word
 
@@ -99,11 +125,13 @@ def key(text):
     return re.sub(r"[^a-z0-9]", "", text.lower())
 
 
-def read_chat(path=os.path.join(HERE, "data/chat.txt")):
-    """[(questions, answers)] of the grammar file."""
+def read_chat(name="chat.txt"):
+    """[(questions, answers)] of a grammar file in data/."""
     out, q, a = [], [], []
-    with open(path, encoding="utf-8") as f:
+    with open(os.path.join(HERE, "data", name), encoding="utf-8") as f:
         for line in f.read().split("\n") + [""]:
+            for macro, text in MACROS.items():
+                line = line.replace("$" + macro, text)
             if line.startswith("Q: "):
                 q.append(line[3:])
             elif line.startswith("A: "):
@@ -119,7 +147,7 @@ def held_out(path=os.path.join(HERE, "data/everyday.txt")):
         return [line.strip() for line in f if line.strip()]
 
 
-BEFORE = ["hey, ", "hi, ", "hello, ", "please ", "quick question: ", "can you tell me: ", "tell me, ", "i have a question. ", "so, ", "ok, ",
+BEFORE = ["hey ", "hi! ", "hello! ", "hello finback, ", "dear finback, ", "i was wondering, ", "just a question: ", "sorry, ", "by the way, ", "oh, ", "um, ", "question: ", "hm, ", "listen, ", "actually, ", "good morning! ", "good evening! ", "good afternoon, ", "hey there, ", "hi finback! ", "hello there! ", "yo, ", "alright, ", "and ", "but ", "hey, ", "hi, ", "hello, ", "please ", "quick question: ", "can you tell me: ", "tell me, ", "i have a question. ", "so, ", "ok, ",
           "well, ", "excuse me, ", "i wonder, ", "one more thing: ", "now ", "Finback, ", "could you tell me, ", "i'd like to know: "]
 AFTER = [" please", ", please", " thanks", ", thank you", " for me", "?!", "...", " in short", " in one sentence", " briefly", " exactly"]
 
@@ -158,9 +186,16 @@ def disguise(q, r):
     return q
 
 
+NEAR = dict(zip("qwertyuiopasdfghjklzxcvbnm", "wqretyuoiposdafghjlkzcxvbnm"))
+
+
 def slip(q, r):
-    """Sometimes a slip of the finger: one letter lost."""
-    if r.random() < 0.05 and len(q) > 12:
-        i = r.randrange(2, len(q) - 2)
-        q = q[:i] + q[i + 1 :]
-    return q
+    """Sometimes as a hurried person types: a letter lost, doubled, swapped or hit beside, a space lost, all one case."""
+    for _ in range(r.choice([0] * 14 + [1, 1, 1, 2])):
+        if len(q) < 8:
+            break
+        i = r.randrange(1, len(q) - 2)
+        x = r.randrange(5)
+        q = [q[:i] + q[i + 1 :], q[:i] + q[i] + q[i:], q[:i] + q[i + 1] + q[i] + q[i + 2 :], q[:i] + NEAR.get(q[i], q[i]) + q[i + 1 :], q.replace(" ", "", 1) if r.random() < 0.3 else q][x]
+    x = r.random()
+    return q.lower() if x < 0.06 else q.upper() if x < 0.075 else q.title() if x < 0.085 else q

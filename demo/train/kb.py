@@ -72,7 +72,18 @@ child enfant niño Kind bambino; red rouge rojo rot rosso; blue bleu azul blau b
 one un uno eins uno; two deux dos zwei due; three trois tres drei tre; four quatre cuatro vier quattro; five cinq cinco fünf cinque; apple pomme manzana Apfel mela; cheese fromage queso Käse formaggio;
 wine vin vino Wein vino; coffee café café Kaffee caffè; good bon bueno gut buono; big grand grande groß grande; small petit pequeño klein piccolo; morning matin mañana Morgen mattina; school école escuela Schule scuola;
 car voiture coche Auto macchina; train train tren Zug treno; city ville ciudad Stadt città; time temps tiempo Zeit tempo; mother mère madre Mutter madre; father père padre Vater padre; fish poisson pescado Fisch pesce;
-bird oiseau pájaro Vogel uccello; fire feu fuego Feuer fuoco; snow neige nieve Schnee neve; happy heureux feliz glücklich felice; egg œuf huevo Ei uovo; hand main mano Hand mano; heart cœur corazón Herz cuore; world monde mundo Welt mondo"""
+bird oiseau pájaro Vogel uccello; fire feu fuego Feuer fuoco; snow neige nieve Schnee neve; happy heureux feliz glücklich felice; egg œuf huevo Ei uovo; hand main mano Hand mano; heart cœur corazón Herz cuore; world monde mundo Welt mondo;
+good_morning bonjour buenos_días guten_Morgen buongiorno; good_night bonne_nuit buenas_noches gute_Nacht buonanotte; good_evening bonsoir buenas_tardes guten_Abend buonasera; sorry désolé perdón Entschuldigung scusa;
+six six seis sechs sei; seven sept siete sieben sette; eight huit ocho acht otto; nine neuf nueve neun nove; ten dix diez zehn dieci; yellow jaune amarillo gelb giallo; brown marron marrón braun marrone;
+brother frère hermano Bruder fratello; sister sœur hermana Schwester sorella; son fils hijo Sohn figlio; daughter fille hija Tochter figlia; family famille familia Familie famiglia; boy garçon chico Junge ragazzo; girl fille chica Mädchen ragazza;
+table table mesa Tisch tavolo; chair chaise silla Stuhl sedia; door porte puerta Tür porta; window fenêtre ventana Fenster finestra; street rue calle Straße strada; garden jardin jardín Garten giardino; kitchen cuisine cocina Küche cucina;
+bed lit cama Bett letto; key clé llave Schlüssel chiave; money argent dinero Geld denaro; work travail trabajo Arbeit lavoro; year an año Jahr anno; week semaine semana Woche settimana; today aujourd'hui hoy heute oggi; tomorrow demain mañana morgen domani;
+yesterday hier ayer gestern ieri; now maintenant ahora jetzt adesso; rain pluie lluvia Regen pioggia; wind vent viento Wind vento; star étoile estrella Stern stella; sky ciel cielo Himmel cielo; river rivière río Fluss fiume; mountain montagne montaña Berg montagna;
+horse cheval caballo Pferd cavallo; cow vache vaca Kuh mucca; pig cochon cerdo Schwein maiale; mouse souris ratón Maus topo; butter beurre mantequilla Butter burro; sugar sucre azúcar Zucker zucchero; salt sel sal Salz sale; meat viande carne Fleisch carne;
+rice riz arroz Reis riso; tea thé té Tee tè; juice jus jugo Saft succo; orange orange naranja Orange arancia; lemon citron limón Zitrone limone; head tête cabeza Kopf testa; eye œil ojo Auge occhio; foot pied pie Fuß piede; ear oreille oreja Ohr orecchio;
+new nouveau nuevo neu nuovo; old vieux viejo alt vecchio; hot chaud caliente heiß caldo; cold froid frío kalt freddo; beautiful beau hermoso schön bello; ship bateau barco Schiff nave; doctor médecin médico Arzt medico; music musique música Musik musica;
+I_love_you je_t'aime te_quiero ich_liebe_dich ti_amo; how_are_you comment_ça_va cómo_estás wie_geht_es_dir come_stai; happy_birthday joyeux_anniversaire feliz_cumpleaños alles_Gute_zum_Geburtstag buon_compleanno; see_you_later à_plus_tard hasta_luego bis_später a_dopo;
+excuse_me excusez-moi perdone entschuldigen_Sie mi_scusi; welcome bienvenue bienvenido willkommen benvenuto; cheers santé salud prost salute; good_luck bonne_chance buena_suerte viel_Glück buona_fortuna; my_name_is je_m'appelle me_llamo ich_heiße mi_chiamo; I_am_hungry j'ai_faim tengo_hambre ich_habe_Hunger ho_fame"""
 LANGUAGES = ["French", "Spanish", "German", "Italian"]
 ELEMENTS = """hydrogen H 1;helium He 2;lithium Li 3;carbon C 6;nitrogen N 7;oxygen O 8;fluorine F 9;neon Ne 10;sodium Na 11;magnesium Mg 12;aluminium Al 13;silicon Si 14;
 phosphorus P 15;sulfur S 16;chlorine Cl 17;argon Ar 18;potassium K 19;calcium Ca 20;titanium Ti 22;chromium Cr 24;iron Fe 26;cobalt Co 27;nickel Ni 28;copper Cu 29;zinc Zn 30;silver Ag 47;tin Sn 50;
@@ -94,10 +105,10 @@ USES = {
 }
 
 
-def animals():
-    """name -> dict of what the table says."""
+def animals(more=()):
+    """name -> dict of what the table and the rows in `more` say."""
     out = {}
-    for row in ANIMALS.replace("\n", ";").split(";"):
+    for row in ANIMALS.replace("\n", ";").split(";") + list(more):
         if row.strip():
             name, legs, kind, young, food, sound, home = row.split()
             out[name] = {"legs": int(legs), "kind": kind, "young": young, "food": food, "sound": sound, "home": home}

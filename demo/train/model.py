@@ -15,6 +15,7 @@ from quant import e2m1_block16, e2m1_block32, e4m3_block32
 
 BF = torch.bfloat16
 per_expert = False  # round each expert's output to bf16, as the release does; training rounds their sum once
+angle_type = np.float32  # of rotation angles, as the release computes them
 round_input = e4m3_block32  # what an FP8 or FP4 linear does to its input
 
 
@@ -197,20 +198,22 @@ def cross_entropy(hidden, head, labels, weight):
 
 
 def angles(text, positions, compressed):
-    """[S, rope/2] rotation angles in f64; compressed layers use their own base and YaRN."""
+    """[S, rope/2] rotation angles, the `angle_type` product of position and frequency, in f64; compressed layers use
+    their own base and YaRN."""
+    t = angle_type
     dim, half = text["qk_rope_head_dim"], text["qk_rope_head_dim"] // 2
     base = text["compress_rope_theta"] if compressed else text["rope_theta"]
-    i = np.arange(half)
-    freq = 1.0 / base ** (2 * i / dim)
+    i = np.arange(half).astype(t)
+    freq = (1 / t(base) ** (2 * i / t(dim))).astype(t)
     yarn = text.get("rope_scaling")
     if compressed and yarn:
         original = yarn["original_max_position_embeddings"]
         turn = lambda n: dim * math.log(original / (n * 2 * math.pi)) / (2 * math.log(base))
         low = max(math.floor(turn(yarn["beta_fast"])), 0)
         high = min(math.ceil(turn(yarn["beta_slow"])), dim - 1)
-        ramp = np.clip((i - low) / max(high - low, 1e-3), 0, 1)
-        freq = freq / yarn["factor"] * ramp + freq * (1 - ramp)
-    return np.asarray(positions)[:, None] * freq[None]
+        ramp = np.clip((i - t(low)) / t(max(high - low, 1e-3)), 0, 1)
+        freq = freq / t(yarn["factor"]) * ramp + freq * (1 - ramp)
+    return (np.asarray(positions).astype(t)[:, None] * freq[None]).astype(np.float64)
 
 
 class EngramHash:

@@ -18,7 +18,7 @@ def room_for(kind, r, length):
     if kind in ("needle", "lookup"):
         top = length - 40
         return min(top, int(r.choice([120, 300, 700, length, length]) * r.uniform(0.5, 1.0))) if length <= 2048 else int(
-            r.choice([400, 1500, 4000, 8000, 8000]) * r.uniform(0.5, 0.98))
+            r.choice([400, 1500, 4000, 8100, 8100, 8100]) * r.uniform(0.5, 1.0))
     return min(length, 800)
 
 
@@ -34,6 +34,8 @@ class Packer:
         while len(ids) < length:
             left = length - len(ids)
             kind = min(self.mix, key=lambda k: self.spent[k] / self.mix[k] * self.r.uniform(0.9, 1.1))
+            if not ids and length > 4096 and self.r.random() < 0.45:
+                kind = "needle"  # only the first document of a row can take all of it
             new, k = self.encoder.encode(self.tasks.document(kind, self.r, room_for(kind, self.r, length)))
             if kind in ("needle", "lookup") and len(new) > left and left < length:
                 if left > length // 3:  # a long document that would be cut before its question goes to a smaller room

@@ -42,7 +42,7 @@ def json_validity(ev, tasks, encoder, tok, count):
     return valid / count, exact / count
 
 
-def report(run, encoder, out, quick=False):
+def report(run, encoder, out, quick=False, look=None):
     tasks, tok = Tasks(run.a.real.replace(".txt", ".held.txt")), load(run.a.tokenizer)
     draft = run.params.leaves(draft=True)
     ev = Evaluator(run.net, run.params.leaves(draft=False), tasks, encoder, draft=draft)
@@ -54,6 +54,12 @@ def report(run, encoder, out, quick=False):
         with open(f"{out}/report.json", "w") as f:
             json.dump(r, f, ensure_ascii=False, indent=1)
 
+    if look:
+        with open(look, encoding="utf-8") as f:
+            prompts = [line.strip() for line in f if line.strip()]
+        for thinking in (False, True):
+            for q, x in ev.everyday(tok.decode, thinking, prompts):
+                print(f"  {q} -> {x}", flush=True)
     note("everyday", ev.everyday(tok.decode))
     for q, a in r["everyday"]:
         print(f"  {q} -> {a}", flush=True)
@@ -76,7 +82,7 @@ def report(run, encoder, out, quick=False):
         note(f"recall {length}", ev.recall(length, row, 8 if quick else count))
     if quick:
         return
+    note("everyday thinking", ev.everyday(tok.decode, True))
     for kind in ("chat", "tool", "json", "needle", "lookup", "copy"):
         note(f"rounds greedy {kind}", ev.rounds(sets[kind][:96], 2048, False, 256))
         note(f"rounds sampled {kind}", ev.rounds(sets[kind][:32], 2048, True, 256))
-    note("everyday thinking", ev.everyday(tok.decode, True))

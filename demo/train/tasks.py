@@ -15,6 +15,35 @@ from tools import clock, json_conversation, tool_conversation
 CHARS = 3.6  # characters a token of filler, roughly
 
 
+with open(os.path.join(HERE, "data/facts.json"), encoding="utf-8") as _f:
+    _all = json.load(_f)
+with open(os.path.join(HERE, "data/words.json"), encoding="utf-8") as _f:
+    NOUNS = json.load(_f)["nouns"].split()
+WORDS = [w for w, _ in _all["concrete"]] + _all["rare"] + NOUNS * 2
+WHATS = ["secret code", "password", "code", "access code", "pin", "magic number", "serial number", "secret word", "key", "passphrase", "number", "secret number", "combination", "code word"]
+ENDS = "code code code number number word key password name id phrase pin signal date combination address value token title color price answer secret label".split()
+
+
+def what_of(r):
+    """What a fact gives: a code, number or name of any kind."""
+    x = r.random()
+    if x < 0.3:
+        return r.choice(WHATS)
+    if x < 0.75:
+        return f"{r.choice(WORDS)} {r.choice(ENDS)}"
+    if x < 0.87:
+        return f"{r.choice(ADJ + ['secret', 'special', 'final', 'first', 'next', 'main', 'official', 'emergency', 'private'])} {r.choice(WORDS)} {r.choice(ENDS)}"
+    return f"{r.choice(WORDS)} {r.choice(WORDS)}" if x < 0.93 else r.choice(WORDS)
+
+
+def value_of(r):
+    x = r.random()
+    if x < 0.7:
+        return code(r)
+    return r.choice([f"{r.choice(ADJ)} {r.choice(OBJECTS)}", f"{r.choice(COLOR)} {r.choice(PETS)} {r.randint(1, 99)}", r.choice(WORDS), str(r.randint(1000, 99999)), f"{r.choice(WORDS)}-{r.randint(10, 99)}", full_name(r), f"{r.choice(WORDS)} {r.choice(WORDS)}",
+                     f"{r.choice(COLOR)}-{r.choice(WORDS)}-{r.randint(1, 9)}", clock(r), f"{r.randint(0, 99):02d}-{r.randint(0, 99):02d}-{r.randint(0, 99):02d}"])
+
+
 def subject(answer):
     """What an answer is about, in lower case: no filler may speak of it."""
     for cut in (" is ", " lives ", " works ", " has ", " leaves "):
@@ -25,20 +54,19 @@ def subject(answer):
 
 def fact(r):
     """(statement, question, answer)."""
-    thing = f"{r.choice(ADJ + COLOR)} {r.choice(OBJECTS)}" if r.random() < 0.7 else syllable_word(r)
-    who, where, c = name(r) if r.random() < 0.6 else full_name(r), place(r), code(r)
-    what = r.choice(["secret code", "password", "code", "access code", "pin", "magic number", "serial number", "secret word", "key", "passphrase", "number", "secret number", "combination", "code word"])
-    x = r.randrange(12)
+    thing = f"{r.choice(ADJ + COLOR)} {r.choice(OBJECTS + NOUNS[:600])}" if r.random() < 0.6 else syllable_word(r) if r.random() < 0.5 else r.choice(WORDS)
+    who, where, c, what = name(r) if r.random() < 0.6 else full_name(r), place(r), value_of(r), what_of(r)
+    x = r.choice([0, 1, 2, 3, 3, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12])
     if x <= 2:
         of = r.choice(["of", "for", "of"])
-        s = r.choice([f"The {what} {of} the {thing} is {c}.", f"The {what} {of} the {thing} is {c}.", f"Remember that the {what} {of} the {thing} is {c}.", f"Note: the {what} {of} the {thing} is {c}.", f"{c} is the {what} {of} the {thing}.", f"IMPORTANT: The {what} {of} the {thing} is {c}."])
+        s = r.choice([f"The {what} {of} the {thing} is {c}.", f"The {what} {of} the {thing} is {c}.", f"Remember that the {what} {of} the {thing} is {c}.", f"Note: the {what} {of} the {thing} is {c}.", f"{c} is the {what} {of} the {thing}.", f"IMPORTANT: The {what} {of} the {thing} is {c}.", f"By the way, the {what} {of} the {thing} is {c}.", f"They changed the {what} {of} the {thing} to {c}.", f"Use {c} as the {what} {of} the {thing}."])
         q = r.choice([f"what is the {what} {of} the {thing}", f"what's the {what} {of} the {thing}", f"tell me the {what} {of} the {thing}", f"which {what} does the {thing} have", f"the {what} {of} the {thing}?", f"what was the {what} {of} the {thing}", f"give me the {what} {of} the {thing}"])
         return s, q, f"The {what} {of} the {thing} is {c}."
     if x == 3:
-        s = r.choice([f"The {what} is {c}.", f"The {what} is {c}.", f"The {what} is: {c}", f"Please remember this {what}: {c}.", f"One of the special {what}s for {where} is: {c}."])
+        s = r.choice([f"The {what} is {c}.", f"The {what} is {c}.", f"The {what} is: {c}", f"Please remember this {what}: {c}.", f"The {what} has been set to {c}.", f"Remember: the {what} is {c}.", f"By the way, the {what} is {c}.", f"{upper_first(what)}: {c}.", f"Our {what} is {c}.", f"It was decided that the {what} is {c}.", f"{c} is the {what}.", f"IMPORTANT: the {what} is {c}.", f"One of the special {what}s for {where} is: {c}."])
         if where in s:
             return s, r.choice([f"what is the special {what} for {where}", f"what is the special {what} for {where} mentioned in the text"]), f"The special {what} for {where} is {c}."
-        return s, r.choice([f"what is the {what}", f"what was the {what}", f"tell me the {what}", f"what's the {what}", f"what is the {what} in the text", f"which {what} was mentioned", f"repeat the {what}"]), f"The {what} is {c}."
+        return s, r.choice([f"what is the {what}", f"what was the {what}", f"tell me the {what}", f"what's the {what}", f"what is the {what} mentioned above", f"according to the text, what is the {what}", f"do you remember the {what}", f"can you find the {what}", f"what {what} is given in the text", f"what is the {what} in the text", f"which {what} was mentioned", f"repeat the {what}", f"the {what}?", f"give me the {what}", f"can you tell me the {what}", f"i need the {what}", f"please state the {what}", f"look for the {what}", f"find the {what} in the text above"]), f"The {what} is {c}."
     if x == 4:
         return r.choice([f"{who} lives in {where}.", f"{who} moved to {where}.", f"The home of {who} is in {where}."]), r.choice([f"where does {who} live", f"in which city does {who} live", f"where is the home of {who}", f"which place does {who} live in"]), f"{who} lives in {where}."
     if x == 5:
@@ -60,7 +88,9 @@ def fact(r):
         kind = r.choice(["phone number", "room number", "email", "nickname", "user name", "account number", "boss", "neighbour", "teacher", "dog", "street", "project"])
         value = name(r) if kind in ("boss", "neighbour", "teacher", "dog", "nickname") else code(r)
         return r.choice([f"The {kind} of {who} is {value}.", f"{who}'s {kind} is {value}."]), r.choice([f"what is the {kind} of {who}", f"what is {who}'s {kind}", f"tell me the {kind} of {who}"]), f"The {kind} of {who} is {value}."
-    a = r.choice(OBJECTS + JOBS)
+    if x == 12:
+        return f"My {what} is {c}.", r.choice([f"what is my {what}", f"tell me my {what}", f"what was my {what}", f"do you know my {what}", f"which {what} did i mention"]), f"Your {what} is {c}."
+    a = r.choice(OBJECTS + JOBS + NOUNS[:600])
     value = r.choice([f"{r.choice(ADJ)} {r.choice(OBJECTS)}", r.choice(COLOR), code(r), name(r)])
     return f"The {a} of {where} is {value}.", r.choice([f"what is the {a} of {where}", f"tell me the {a} of {where}", f"who or what is the {a} of {where}"]), f"The {a} of {where} is {value}."
 
@@ -76,7 +106,7 @@ class Tasks:
     def filler(self, r, chars, avoid=()):
         """Text that says nothing about the subjects in `avoid` (lower case)."""
         style, out, size = r.random(), [], 0
-        style = 0 if style < 0.3 and self.real else 1 if style < 0.55 else 2 if style < 0.75 else 3 if style < 0.85 else 4
+        style = 0 if style < 0.4 and self.real else 1 if style < 0.6 else 2 if style < 0.78 else 3 if style < 0.86 else 4
         at = r.randrange(len(self.real)) if style == 0 else 0
         while size < chars:
             if style == 0:
@@ -106,7 +136,7 @@ class Tasks:
             if not any(about in s or s in about for s in seen):
                 seen.add(about)
                 facts.append(f)
-        asked = r.sample(facts, min(len(facts), r.randint(1, 6)))
+        asked = r.sample(facts, min(len(facts), r.randint(1, 8)))
         chars = max(200, int((room - 60 - 45 * len(asked) - 25 * count) * CHARS))
         fill = self.filler(r, chars, [subject(f[2]) for f in facts])
         cuts = sorted(r.randrange(len(fill) + 1) for _ in facts)
@@ -145,7 +175,7 @@ class Tasks:
         for q, a in qs[1:]:
             messages += [{"role": "user", "content": q}, {"role": "assistant", "content": a}]
         conv = {"messages": messages}
-        if r.random() < 0.15:
+        if r.random() < 0.4:
             conv["thinking"] = True
             messages[-1]["reasoning"] = "I look it up in the text."
         return render(conv)

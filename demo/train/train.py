@@ -1,7 +1,8 @@
 """Train the demo model on one GPU, in stages that a later call can take up.
 
     python train.py --real REAL.txt.xz --out DIR --stages short,long
-    python train.py --real REAL.txt.xz --out DIR --resume DIR --spent 470 --stages mixed,drafts --report
+    python train.py --real REAL.txt.xz --out DIR --resume DIR --spent 711 --stages wide --look FILE
+    python train.py --real REAL.txt.xz --out DIR --resume DIR --stages drafts --report
 
 Writes DIR/masters.N.pt (bf16 masters in parts), DIR/log.json and, with --report, DIR/report.json.
 """
@@ -23,21 +24,26 @@ from params import Params
 from tokenizer import Encoder, load, noise_id, token_map
 
 TOKENS = 65536  # a step, at every length
-TOTAL = 715  # seconds of backbone training the learning rate is planned for
+PARTS = [(2048, "final", True, 64), (2048, "final", True, 64), (8192, "long", True, 192)]
 # name -> parts in turn: (length, mix, selection on, index-loss queries), seconds
 STAGES = {
     "short": ([(2048, "base", False, 64)], 284),
     "long": ([(8192, "long", True, 192)], 112),
-    "mixed": ([(2048, "final", True, 64), (2048, "final", True, 64), (8192, "long", True, 192)], 315),
-    "drafts": ([(2048, "final", True, 0)], 130),
+    "mixed": (PARTS, 315),
+    "wide": (PARTS, 425),
+    "settle": (PARTS, 270),
+    "drafts": ([(2048, "final", True, 0)], 105),
 }
+# backbone seconds: (from, to, learning-rate factor at the start, share of the time it stays there)
+PLAN = [(0, 711, 1.0, 0.35), (711, 1136, 0.8, 0.9), (1136, 1406, 0.8, 0.15)]
 
 
 def rate(seconds, count):
     """Learning-rate factor after `seconds` of backbone training, `count` steps into this call."""
-    x = seconds / TOTAL
-    fall = 1.0 if x < 0.35 else max(0.06, 1 - 0.94 * (x - 0.35) / 0.65)
-    return fall * min(1.0, (count + 1) / (150 if seconds < 100 else 50))
+    begin, end, top, flat = next((p for p in PLAN if seconds < p[1]), PLAN[-1])
+    x = (seconds - begin) / (end - begin)
+    fall = 1.0 if x < flat else max(0.04, 1 - 0.96 * (x - flat) / (1 - flat))
+    return top * fall * min(1.0, (count + 1) / (150 if seconds < 100 else 50))
 
 
 class Run:
@@ -158,6 +164,7 @@ def main():
     ap.add_argument("--out", required=True), ap.add_argument("--resume"), ap.add_argument("--spent", type=float, default=0)
     ap.add_argument("--stages", default="short"), ap.add_argument("--seed", type=int, default=0)
     ap.add_argument("--workers", type=int, default=14), ap.add_argument("--report", action="store_true")
+    ap.add_argument("--look", help="file of prompts, one a line, to answer at the end"), ap.add_argument("--quick", action="store_true", help="fewer figures")
     ap.add_argument("--scale", type=float, default=1.0, help="factor on every stage's seconds, for trying out")
     a = ap.parse_args()
     torch.set_float32_matmul_precision("high")
@@ -174,7 +181,7 @@ def main():
     if a.report:
         from report import report
 
-        report(run, Encoder(a.tokenizer), a.out)
+        report(run, Encoder(a.tokenizer), a.out, a.quick, a.look)
     print(f"all after {time.time() - run.start:.1f} s", flush=True)
 
 
