@@ -3,11 +3,12 @@
 use std::ops::Range;
 
 use finback_numerics::bf16;
-use finback_ops::{Format, Linear, OpsError, OpsResult, Rows};
+use finback_ops::{Format, Linear, ModelSpec, OpsError, OpsResult, Rows};
 
 use crate::linear::{self, Prepared, Task, Weight};
 use crate::ops::{CpuOptions, NAME};
 use crate::simd::Isa;
+use crate::size::inputs;
 use crate::team::Team;
 
 /// What runs the kernels.
@@ -61,17 +62,18 @@ impl<'a> Job<'a> {
 }
 
 impl Device {
-    /// Starts the team.
+    /// Starts the team, with room for passes of `rows` rows.
     ///
     /// # Errors
     /// A thread that cannot start.
-    pub fn new(round_inputs: bool, options: CpuOptions) -> Result<Self, OpsError> {
+    pub fn new(spec: &ModelSpec, rows: usize, options: CpuOptions) -> Result<Self, OpsError> {
+        let inputs = inputs(spec, rows).into_iter();
         Ok(Self {
             team: Team::new(options.threads)?,
             isa: options.isa,
             linear: linear::Linear::new(options.isa, options.threads),
-            prepared: Vec::new(),
-            round_inputs,
+            prepared: inputs.map(|(rows, inp)| Prepared::with_capacity(rows, inp)).collect(),
+            round_inputs: spec.numerics.round_inputs,
         })
     }
 

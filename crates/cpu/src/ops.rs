@@ -85,7 +85,7 @@ impl CpuOps {
         let rank = drafter.map_or(0, |d| d.markov_embed.inp);
         let chains = if drafter.is_some() { limits.slots } else { 0 };
         Ok(Self {
-            device: Device::new(spec.numerics.round_inputs, options)?,
+            device: Device::new(&spec, limits.rows, options)?,
             window_frequencies: Frequencies::window(dims, spec.numerics),
             compressed_frequencies: Frequencies::compressed(dims, spec.numerics),
             work: Work::new(&spec, &limits, layout.window_row),

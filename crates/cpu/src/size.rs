@@ -1,14 +1,14 @@
 //! What the buffers of a pass take, before any is allocated.
 
 use finback_numerics::rows::window_bytes;
-use finback_ops::{Limits, ModelSpec};
+use finback_ops::{Limits, Linear, ModelSpec};
 
+use crate::linear::Prepared;
 use crate::{CpuOps, CpuOptions};
 
 impl CpuOps {
     /// Bytes of the workspace that [`CpuOps::new`] allocates with these arguments: values between
-    /// steps by row, logit rows, and each thread's keys and scores. Rounded inputs that linears keep
-    /// for a moment are not counted.
+    /// steps by row, the rounded inputs of linears, logit rows, and each thread's keys and scores.
     pub fn workspace_bytes(spec: &ModelSpec, limits: &Limits, options: CpuOptions) -> u64 {
         let d = &spec.dims;
         let layers = || spec.layers.iter().chain(spec.draft_layers());
@@ -40,6 +40,61 @@ impl CpuOps {
         let keys = (d.window + d.index_topk) * d.head_dim;
         let scores = spec.sources.iter().map(|s| limits.context / s.ratio).max().unwrap_or(0);
         let thread = 4 * keys + 8 * scores + 12 * d.vocab;
-        (limits.rows * row + 4 * limits.logit_rows * d.vocab + options.threads * thread) as u64
+        let inputs: usize = inputs(spec, limits.rows)
+            .into_iter()
+            .map(|(rows, inp)| 4 * (Prepared::values(rows, inp) + rows))
+            .sum();
+        let logits = 4 * limits.logit_rows * d.vocab;
+        (inputs + limits.rows * row + logits + options.threads * thread) as u64
     }
+}
+
+/// Rows and width of the largest input that is prepared first, second and so on for one fork of
+/// linears, in passes of `rows` rows.
+pub(crate) fn inputs(spec: &ModelSpec, rows: usize) -> Vec<(usize, usize)> {
+    let mut largest = Vec::new();
+    let mut fork = |rows: usize, linears: &[&Linear]| {
+        for (at, inp) in Prepared::kinds(linears.iter().map(|l| (l.format, l.inp))).enumerate() {
+            match largest.get_mut(at) {
+                None => largest.push((rows, inp)),
+                Some(one) if Prepared::values(one.0, one.1) < Prepared::values(rows, inp) => {
+                    *one = (rows, inp);
+                }
+                Some(_) => {}
+            }
+        }
+    };
+    for layer in spec.layers.iter().chain(spec.draft_layers()) {
+        let (attn, ffn) = (&layer.attn, &layer.ffn);
+        fork(rows, &[&layer.attn_hyper.mix]);
+        fork(rows, &[&layer.ffn_hyper.mix]);
+        fork(rows, &[&attn.wkv, &attn.wq_a]);
+        fork(rows, &[&attn.wq_b]);
+        fork(rows, &[&attn.wo_a]);
+        fork(rows, &[&attn.wo_b]);
+        if let Some(compressor) = &layer.compressor {
+            let gate = compressor.wgate.as_ref().unwrap_or(&compressor.wkv);
+            fork(rows, &[&compressor.wkv, gate]);
+            fork(rows, &[&compressor.index_k]);
+        }
+        if let Some(indexer) = &layer.indexer {
+            fork(rows, &[&indexer.wq_b]);
+            fork(rows, &[&indexer.weights]);
+        }
+        if let Some(engram) = &layer.engram {
+            fork(rows, &[&engram.wkv]);
+        }
+        fork(rows, &[&ffn.gate]);
+        let experts = || ffn.experts.iter().chain([&ffn.shared]);
+        let first: Vec<_> = experts().flat_map(|e| [&e.w1, &e.w3]).collect();
+        fork(rows, &first);
+        let second: Vec<_> = experts().map(|e| &e.w2).collect();
+        fork(rows * (ffn.topk + 1), &second);
+    }
+    fork(rows, &[&spec.head]);
+    if let Some(drafter) = &spec.drafter {
+        fork(rows, &[&drafter.main_proj]);
+        fork(rows, &[&drafter.markov_head]);
+    }
+    largest
 }

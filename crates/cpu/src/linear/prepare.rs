@@ -60,8 +60,28 @@ pub struct Prepared {
 impl Prepared {
     /// Room for `rows` rows of `inp` values, so that filling does not allocate.
     pub fn with_capacity(rows: usize, inp: usize) -> Prepared {
-        let data = Vec::with_capacity(rows * spread(inp.next_multiple_of(2 * QUAD)) + LINE);
+        let data = Vec::with_capacity(Prepared::values(rows, inp));
         Prepared { data, factor: Vec::with_capacity(rows), ..Prepared::default() }
+    }
+
+    /// The f32 values that `rows` rows of `inp` values take, their factors apart.
+    pub(crate) fn values(rows: usize, inp: usize) -> usize {
+        rows * spread(inp.next_multiple_of(2 * QUAD)) + LINE
+    }
+
+    /// The widths of what weights of these formats and widths take over one input: one form each,
+    /// in order of their first weight.
+    pub(crate) fn kinds(
+        weights: impl Iterator<Item = (Format, usize)>,
+    ) -> impl Iterator<Item = usize> {
+        let mut kinds: Vec<(Layout, usize)> = Vec::new();
+        for (format, inp) in weights {
+            let kind = (Layout::of(format), inp);
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+        kinds.into_iter().map(|(_, inp)| inp)
     }
 
     /// Prepares `input` for weights of `format`, the rows spread over the team.
