@@ -76,6 +76,16 @@ impl Tensor {
         self.map.advise(advice, &self.range);
     }
 
+    /// Tells the system how some of its bytes, from `part.start` on, will be read. A hint; what lies
+    /// outside the tensor is left out.
+    pub fn advise_part(&self, advice: Advice, part: Range<usize>) {
+        let size = self.range.len();
+        let (start, end) = (part.start.min(size), part.end.min(size));
+        if start < end {
+            self.map.advise(advice, &(self.range.start + start..self.range.start + end));
+        }
+    }
+
     /// Fills `out` with the bytes from `at` of this tensor by a read call, not through the map: a
     /// disk that fails gives an error here, and a fault there.
     ///

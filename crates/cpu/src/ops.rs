@@ -7,8 +7,8 @@ use finback_checkpoint::Tensor;
 use finback_numerics::fp8::E8M0_NAN;
 use finback_numerics::sample::Scratch;
 use finback_ops::{
-    Adjust, Keep, Limits, ModelSpec, Ops, OpsError, OpsResult, Penalties, Rows, Sampling, Site,
-    Span,
+    Adjust, BLOCK_POSITIONS, Keep, Limits, ModelSpec, Ops, OpsError, OpsResult, Penalties, Rows,
+    Sampling, Site, Span,
 };
 
 use crate::attend::Keys;
@@ -16,6 +16,7 @@ use crate::device::Device;
 use crate::rope::Frequencies;
 use crate::row::MAX_HC;
 use crate::simd::Isa;
+use crate::stage::Stage;
 use crate::state::{Layout, State};
 use crate::steps::experts::Groups;
 use crate::steps::select::Selector;
@@ -34,6 +35,7 @@ pub struct CpuOps {
     pub(crate) compressed_frequencies: Frequencies,
     pub(crate) state: State,
     pub(crate) work: Work,
+    pub(crate) stage: Stage,
     /// One a worker.
     pub(crate) keys: Vec<Keys>,
     /// One a worker.
@@ -89,6 +91,7 @@ impl CpuOps {
             window_frequencies: Frequencies::window(dims, spec.numerics),
             compressed_frequencies: Frequencies::compressed(dims, spec.numerics),
             work: Work::new(&spec, &limits, layout.window_row),
+            stage: Stage::default(),
             keys: (0..options.threads).map(|_| Keys::new(most_keys, dims.head_dim)).collect(),
             selectors: (0..options.threads)
                 .map(|_| Selector::new(most_rows, dims.index_dim))
@@ -151,10 +154,20 @@ impl CpuOps {
         Ok(())
     }
 
+    fn check_blocks(&self, step: &'static str, blocks: &[u32]) -> OpsResult {
+        match blocks.iter().find(|&&b| b as usize >= self.limits.blocks) {
+            None => Ok(()),
+            Some(b) => {
+                let reason = format!("KV block {b}; the pool has {}", self.limits.blocks);
+                Err(unsupported(step, reason))
+            }
+        }
+    }
+
     /// A batch over the limits is the caller's mistake; it must not reach a kernel.
     fn check(&self, spans: &[Span<'_>]) -> OpsResult {
         let rows: usize = spans.iter().map(|s| s.tokens.len()).sum();
-        let over = |reason: String| OpsError::Unsupported { backend: NAME, step: "begin", reason };
+        let over = |reason: String| unsupported("begin", reason);
         if rows == 0 || rows > self.limits.rows {
             return Err(over(format!("{rows} rows; 1 to {} fit", self.limits.rows)));
         }
@@ -172,9 +185,7 @@ impl CpuOps {
                     self.spec.dims.vocab
                 )));
             }
-            if let Some(block) = span.blocks.iter().find(|&&b| b as usize >= self.limits.blocks) {
-                return Err(over(format!("KV block {block}; the pool has {}", self.limits.blocks)));
-            }
+            self.check_blocks("begin", span.blocks)?;
         }
         Ok(())
     }
@@ -191,6 +202,7 @@ impl Ops for CpuOps {
 
     fn begin(&mut self, spans: &[Span<'_>]) -> OpsResult {
         self.check(spans)?;
+        self.stage.begin(spans);
         let compressed = (!self.spec.sources.is_empty()).then_some(&self.compressed_frequencies);
         self.work.begin(spans, &self.window_frequencies, compressed);
         Ok(())
@@ -198,6 +210,7 @@ impl Ops for CpuOps {
 
     fn begin_draft(&mut self, spans: &[Span<'_>]) -> OpsResult {
         self.check(spans)?;
+        self.stage.begin(&[]);
         self.work.begin(spans, &self.window_frequencies, None);
         Ok(())
     }
@@ -295,7 +308,58 @@ impl Ops for CpuOps {
 
     fn reset(&mut self, slot: usize) -> OpsResult {
         self.state.reset(slot);
+        self.stage.clear(slot);
         Ok(())
+    }
+
+    fn copy_block(&mut self, from: u32, to: u32) -> OpsResult {
+        self.check_blocks("copy_block", &[from, to])?;
+        self.state.copy_block(from, to);
+        Ok(())
+    }
+
+    fn read_slot(&mut self, slot: usize, out: &mut Vec<u8>) -> OpsResult {
+        self.state.read_slot(slot, out);
+        Ok(())
+    }
+
+    fn write_slot(&mut self, slot: usize, bytes: &[u8]) -> OpsResult {
+        if self.state.write_slot(slot, bytes, self.spec.dims.vocab) {
+            self.stage.clear(slot);
+            return Ok(());
+        }
+        Err(unsupported("write_slot", format!("{} bytes are not of this model", bytes.len())))
+    }
+
+    fn read_rows(&mut self, length: usize, blocks: &[u32], out: &mut Vec<u8>) -> OpsResult {
+        self.state.read_rows(length, blocks, out);
+        Ok(())
+    }
+
+    fn write_rows(&mut self, length: usize, blocks: &[u32], bytes: &[u8]) -> OpsResult {
+        let (wanted, found) = (self.state.rows_bytes(length), bytes.len());
+        self.check_blocks("write_rows", blocks)?;
+        if found != wanted || length > blocks.len() * BLOCK_POSITIONS {
+            let reason = format!("{found} bytes of rows; {length} positions have {wanted}");
+            return Err(unsupported("write_rows", reason));
+        }
+        self.state.write_rows(length, blocks, bytes);
+        Ok(())
+    }
+
+    fn write_logits(&mut self, at: usize, row: &[f32]) -> OpsResult {
+        let vocab = self.spec.dims.vocab;
+        self.work.logits[at * vocab..(at + 1) * vocab].copy_from_slice(row);
+        Ok(())
+    }
+
+    fn stage(&mut self, slot: usize, start: usize, before: &[u32], tokens: &[u32]) -> OpsResult {
+        self.stage.add(&self.spec, slot, start, before, tokens);
+        Ok(())
+    }
+
+    fn was_staged(&self) -> Option<bool> {
+        self.spec.engram.as_ref().map(|_| self.stage.hit())
     }
 
     fn read_choices(&mut self, out: &mut Vec<Option<u32>>) -> OpsResult {
@@ -326,6 +390,10 @@ impl Ops for CpuOps {
         self.state.read(slot, length, blocks, out);
         Ok(())
     }
+}
+
+fn unsupported(step: &'static str, reason: String) -> OpsError {
+    OpsError::Unsupported { backend: NAME, step, reason }
 }
 
 /// The refusal of a scale that is the NaN byte.

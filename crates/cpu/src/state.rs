@@ -211,6 +211,71 @@ impl State {
         s.recent.clear();
     }
 
+    /// Copies a block over another.
+    pub fn copy_block(&mut self, from: u32, to: u32) {
+        let (from, size) = (from as usize * self.layout.block, self.layout.block);
+        self.pool.copy_within(from..from + size, to as usize * size);
+    }
+
+    /// Appends what a slot holds outside the pool: rings, open groups, then the token ids.
+    pub fn read_slot(&self, slot: usize, out: &mut Vec<u8>) {
+        let s = &self.slots[slot];
+        out.extend_from_slice(&s.rings);
+        out.extend(s.open.iter().flat_map(|v| v.to_le_bytes()));
+        out.extend(s.recent.iter().flat_map(|id| id.to_le_bytes()));
+    }
+
+    /// Takes what [`State::read_slot`] gave; `false`, and nothing is changed, where other bytes come.
+    /// `vocab` bounds the token ids.
+    pub fn write_slot(&mut self, slot: usize, bytes: &[u8], vocab: usize) -> bool {
+        let (rings, open) = (self.layout.ring_bytes(), self.layout.open_values());
+        let Some((rings, rest)) = bytes.split_at_checked(rings) else { return false };
+        let Some((open, recent)) = rest.split_at_checked(4 * open) else { return false };
+        let (ids, tail) = recent.as_chunks();
+        let id = |bytes: &[u8; 4]| u32::from_le_bytes(*bytes);
+        let known = ids.iter().all(|bytes| (id(bytes) as usize) < vocab);
+        if !tail.is_empty() || ids.len() > self.layout.recent || !known {
+            return false;
+        }
+        let s = &mut self.slots[slot];
+        s.rings.copy_from_slice(rings);
+        for (value, bytes) in s.open.iter_mut().zip(open.as_chunks().0) {
+            *value = f32::from_le_bytes(*bytes);
+        }
+        s.recent.clear();
+        s.recent.extend(ids.iter().map(id));
+        true
+    }
+
+    /// Bytes of the rows and keys that `length` positions have closed.
+    pub fn rows_bytes(&self, length: usize) -> usize {
+        let pair = self.layout.compressed_row + self.layout.index_key;
+        self.layout.sources.iter().map(|source| length / source.ratio * pair).sum()
+    }
+
+    /// Appends the rows and keys that `length` positions have closed.
+    pub fn read_rows(&self, length: usize, blocks: &[u32], out: &mut Vec<u8>) {
+        for (i, source) in self.layout.sources.iter().enumerate() {
+            for j in 0..length / source.ratio {
+                out.extend_from_slice(self.compressed(i, j, blocks));
+                out.extend_from_slice(self.key(i, j, blocks));
+            }
+        }
+    }
+
+    /// Stores what [`State::read_rows`] gave; the caller has checked the size.
+    pub fn write_rows(&mut self, length: usize, blocks: &[u32], bytes: &[u8]) {
+        let (row, key) = (self.layout.compressed_row, self.layout.index_key);
+        let mut pairs = bytes.chunks_exact(row + key);
+        for i in 0..self.layout.sources.len() {
+            for (j, pair) in (0..length / self.layout.sources[i].ratio).zip(&mut pairs) {
+                let (to_row, to_key) = self.pair_mut(i, j, blocks);
+                to_row.copy_from_slice(&pair[..row]);
+                to_key.copy_from_slice(&pair[row..]);
+            }
+        }
+    }
+
     /// Appends the bytes of a slot's state of `length` positions.
     pub fn read(&self, slot: usize, length: usize, blocks: &[u32], out: &mut Vec<u8>) {
         let s = &self.slots[slot];
@@ -248,3 +313,6 @@ impl Layout {
         blocks[j / per_block] as usize * self.block + s.keys + (j % per_block) * self.index_key
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,14 +14,12 @@ pub(crate) struct Extent {
     pub output: Vec<usize>,
     /// The first row whose draft context row is stored.
     pub draft: usize,
-    /// The first row whose logits are wanted.
-    pub head: usize,
 }
 
 impl Extent {
-    /// Every row of every layer; logits of all.
+    /// Every row of every layer.
     pub fn whole(layers: usize) -> Self {
-        Self { input: vec![0; layers], output: vec![0; layers], draft: 0, head: 0 }
+        Self { input: vec![0; layers], output: vec![0; layers], draft: 0 }
     }
 
     /// [`Ops::keep`]'s `computed_from`: target layers, then draft layers.
@@ -42,7 +40,6 @@ pub(crate) struct Reach {
     input: Vec<usize>,
     output: Vec<usize>,
     window: usize,
-    head: usize,
 }
 
 impl Reach {
@@ -58,17 +55,24 @@ impl Reach {
             wanted = input[l];
         }
         // Without a kv source the loop above reaches layer 0; with one, all below it runs whole.
-        Self { input, output, window, head }
+        Self { input, output, window }
     }
 
-    /// The extent of the piece `done .. done + rows` of a prompt of `len` tokens.
+    /// Rows at a prompt's end that layers above the last kv source run at most. State at a position
+    /// this far before the end needs nothing of those layers.
+    pub fn tail(&self) -> usize {
+        let some = self.input.iter().copied().filter(|&n| n != usize::MAX);
+        some.max().unwrap_or(0).max(self.window)
+    }
+
+    /// The extent of the piece `done .. done + rows` on the way to an end at `len` tokens, the
+    /// prompt's or a stop in it.
     pub fn piece(&self, len: usize, done: usize, rows: usize) -> Extent {
         let first = |back: usize| len.saturating_sub(back).clamp(done, done + rows) - done;
         Extent {
             input: self.input.iter().map(|&n| first(n)).collect(),
             output: self.output.iter().map(|&n| first(n)).collect(),
             draft: first(self.window),
-            head: first(self.head),
         }
     }
 }

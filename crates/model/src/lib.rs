@@ -8,6 +8,7 @@ pub mod inspect;
 mod model_runner;
 pub mod names;
 pub mod plan;
+pub mod pool;
 #[cfg(any(test, feature = "reference"))]
 pub mod reference;
 pub mod runner;
@@ -19,6 +20,7 @@ pub use config::Config;
 pub use error::{LoadError, LoadResult};
 pub use model_runner::{ModelRunner, WINDOW_ROWS};
 pub use runner::{
-    Choice, Draft, DraftRequest, Runner, RunnerError, RunnerInfo, RunnerResult, SlotId, Window,
+    Choice, Draft, DraftRequest, Runner, RunnerError, RunnerInfo, RunnerResult, SlotId, Snapshot,
+    SnapshotId, Staged, Start, Window,
 };
 pub use weights::{Weights, check_scales};

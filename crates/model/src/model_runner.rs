@@ -1,13 +1,21 @@
 //! [`Runner`] over any [`Ops`]: checks every call, owns the block tables, drives the passes.
 
+mod kept;
+mod prompt;
+
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use finback_ops::{Adjust, BLOCK_POSITIONS, Keep, ModelSpec, Ops, Penalties, Sampling, Span};
 
 use crate::forward::{self, Extent, Reach};
+use crate::pool::{Holder, Pool, PoolUse};
 use crate::runner::{
-    Choice, Draft, DraftRequest, Runner, RunnerError, RunnerInfo, RunnerResult, SlotId, Window,
+    Choice, Draft, DraftRequest, Runner, RunnerError, RunnerInfo, RunnerResult, SlotId, Snapshot,
+    SnapshotId, Staged, Start, Window,
 };
+use kept::{IdHash, Kept};
+use prompt::Prompt;
 
 /// Rows one window may have.
 pub const WINDOW_ROWS: usize = 16;
@@ -18,7 +26,12 @@ pub struct ModelRunner {
     spec: Arc<ModelSpec>,
     info: RunnerInfo,
     slots: Vec<Slot>,
-    free: Vec<u32>,
+    pool: Pool,
+    kept: HashMap<SnapshotId, Kept>,
+    next_snapshot: SnapshotId,
+    staged: Staged,
+    /// Rows that the layers above the last kv source run of any prompt, at most.
+    tail: usize,
     /// Spans of the last window pass, by slot, until each is kept or released.
     open: Vec<(SlotId, Option<Keep>)>,
 }
@@ -28,6 +41,8 @@ struct Slot {
     state: State,
     /// Positions whose rows are part of the state.
     len: usize,
+    /// Of the ids at those positions.
+    hash: IdHash,
     blocks: Vec<u32>,
 }
 
@@ -38,23 +53,15 @@ enum State {
     Prompt(Prompt),
     Ready,
     Open {
-        rows: usize,
+        tokens: Vec<u32>,
     },
-}
-
-struct Prompt {
-    ids: Vec<u32>,
-    reach: Reach,
-    /// Rows whose logits the caller reads, at the prompt's end.
-    head_rows: usize,
-    logits: Vec<Vec<f32>>,
 }
 
 impl Slot {
     fn doing(&self) -> &'static str {
         match &self.state {
             State::Idle => "idle",
-            State::Prompt(p) if self.len < p.ids.len() => "running its prompt",
+            State::Prompt(p) if self.len < p.len() => "running its prompt",
             State::Prompt(_) => "at its prompt's end",
             State::Ready => "ready",
             State::Open { .. } => "waiting for its window to be kept",
@@ -78,8 +85,11 @@ impl ModelRunner {
         };
         Self {
             slots: (0..info.slots).map(|_| Slot::default()).collect(),
-            // Blocks are taken from the end, so the lowest go first.
-            free: (0..info.blocks as u32).rev().collect(),
+            pool: Pool::new(info.blocks),
+            kept: HashMap::new(),
+            next_snapshot: 0,
+            staged: Staged::default(),
+            tail: Reach::new(&spec, 1).tail(),
             open: Vec::new(),
             ops,
             spec,
@@ -203,88 +213,30 @@ impl Runner for ModelRunner {
         &self.info
     }
 
-    fn begin(
+    fn pool(&self) -> PoolUse {
+        self.pool.usage()
+    }
+
+    fn start(
         &mut self,
         slot: SlotId,
         prompt: &[u32],
         positions: usize,
-        head_rows: usize,
+        start: &Start<'_>,
     ) -> RunnerResult<()> {
-        self.exists(slot)?;
-        if !matches!(self.slots[slot].state, State::Idle) {
-            return Err(self.wrong(slot, "idle"));
-        }
-        self.tokens_exist(prompt, 0)?;
-        let (context, positions) = (self.info.context, positions.max(prompt.len()));
-        if prompt.is_empty() || positions > context {
-            let what = "prompt tokens";
-            return Err(match prompt.len() {
-                0 => RunnerError::Rows { what, found: 0, limit: context },
-                _ => RunnerError::Context { positions, context },
-            });
-        }
-        if head_rows == 0 || head_rows > WINDOW_ROWS {
-            let what = "prompt rows with logits";
-            return Err(RunnerError::Rows { what, found: head_rows, limit: WINDOW_ROWS });
-        }
-        let wanted = positions.div_ceil(BLOCK_POSITIONS);
-        if wanted > self.free.len() {
-            let (free, blocks) = (self.free.len(), self.info.blocks);
-            return Err(RunnerError::Blocks { wanted, free, blocks });
-        }
-        self.ops.reset(slot)?;
-        let blocks = self.free.split_off(self.free.len() - wanted);
-        self.slots[slot] = Slot {
-            state: State::Prompt(Prompt {
-                ids: prompt.to_vec(),
-                reach: Reach::new(&self.spec, head_rows),
-                head_rows,
-                logits: Vec::new(),
-            }),
-            len: 0,
-            blocks: blocks.into_iter().rev().collect(),
-        };
-        Ok(())
+        self.start_prompt(slot, prompt, positions, start)
+    }
+
+    fn stage(&mut self, slot: SlotId, skip: usize, rows: usize) -> RunnerResult<()> {
+        self.stage_piece(slot, skip, rows)
+    }
+
+    fn staged(&self) -> Staged {
+        self.staged
     }
 
     fn piece(&mut self, slot: SlotId, rows: usize) -> RunnerResult<usize> {
-        self.exists(slot)?;
-        self.none_open()?;
-        let wanted_logits = self.first_logits(slot);
-        let s = &mut self.slots[slot];
-        let State::Prompt(prompt) = &mut s.state else {
-            return Err(self.wrong(slot, "running its prompt"));
-        };
-        let (len, left) = (prompt.ids.len(), prompt.ids.len() - s.len);
-        if rows == 0 || rows > self.info.chunk_rows {
-            let what = "rows of a prompt piece";
-            return Err(RunnerError::Rows { what, found: rows, limit: self.info.chunk_rows });
-        }
-        if left == 0 {
-            return Err(self.wrong(slot, "running its prompt"));
-        }
-        let rows = rows.min(left);
-        let extent = prompt.reach.piece(len, s.len, rows);
-        self.ops.begin(&[Span {
-            slot,
-            start: s.len,
-            tokens: &prompt.ids[s.len..s.len + rows],
-            blocks: &s.blocks,
-        }])?;
-        forward::target(self.ops.as_mut(), &self.spec, rows, &extent)?;
-        if prompt.head_rows > 1 {
-            for row in extent.head..rows {
-                self.ops.head(row..row + 1, wanted_logits)?;
-                let mut logits = Vec::new();
-                self.ops.read_logits(wanted_logits, &mut logits)?;
-                prompt.logits.push(logits);
-            }
-        } else if rows == left {
-            self.ops.head(rows - 1..rows, wanted_logits)?;
-        }
-        self.ops.keep(&[Keep { span: 0, rows }], &extent.computed_from(&self.spec))?;
-        s.len += rows;
-        Ok(left - rows)
+        self.run_piece(slot, rows)
     }
 
     fn finish(
@@ -301,7 +253,7 @@ impl Runner for ModelRunner {
         let State::Prompt(prompt) = &s.state else {
             return Err(self.wrong(slot, "at its prompt's end"));
         };
-        if s.len < prompt.ids.len() {
+        if s.len < prompt.len() {
             return Err(self.wrong(slot, "at its prompt's end"));
         }
         let (mut chosen, mut adds) = (Vec::new(), Adjust::default());
@@ -374,7 +326,7 @@ impl Runner for ModelRunner {
             out.push(choices);
         }
         for w in windows {
-            self.slots[w.slot].state = State::Open { rows: w.tokens.len() };
+            self.slots[w.slot].state = State::Open { tokens: w.tokens.to_vec() };
         }
         self.open = windows.iter().map(|w| (w.slot, None)).collect();
         Ok(out)
@@ -382,17 +334,19 @@ impl Runner for ModelRunner {
 
     fn keep(&mut self, slot: SlotId, rows: usize) -> RunnerResult<()> {
         self.exists(slot)?;
-        let State::Open { rows: open } = self.slots[slot].state else {
+        let State::Open { tokens } = &self.slots[slot].state else {
             return Err(self.wrong(slot, "waiting for its window to be kept"));
         };
-        if rows > open {
-            return Err(RunnerError::KeepTooMany { slot, keep: rows, rows: open });
+        if rows > tokens.len() {
+            return Err(RunnerError::KeepTooMany { slot, keep: rows, rows: tokens.len() });
         }
+        let hash = self.slots[slot].hash.and(&tokens[..rows]);
         if let Some(span) = self.open.iter().position(|&(s, _)| s == slot) {
             self.open[span].1 = Some(Keep { span, rows });
         }
         let s = &mut self.slots[slot];
         s.len += rows;
+        s.hash = hash;
         s.state = State::Ready;
         self.flush()
     }
@@ -448,11 +402,30 @@ impl Runner for ModelRunner {
     fn release(&mut self, slot: SlotId) -> RunnerResult<()> {
         self.exists(slot)?;
         let s = std::mem::take(&mut self.slots[slot]);
-        self.free.extend(s.blocks.into_iter().rev());
+        self.pool.give(Holder::Slot, &s.blocks);
         if let Some(span) = self.open.iter().position(|&(open, _)| open == slot) {
             self.open[span].1 = Some(Keep { span, rows: 0 });
         }
         self.flush()
+    }
+
+    fn save(&mut self, slot: SlotId) -> RunnerResult<Snapshot> {
+        self.save_slot(slot)
+    }
+
+    fn forget(&mut self, snapshot: SnapshotId) -> RunnerResult<()> {
+        let kept = self.kept.remove(&snapshot);
+        let kept = kept.ok_or(RunnerError::NoSuchSnapshot { id: snapshot })?;
+        self.pool.give(Holder::Snapshot, &kept.blocks);
+        Ok(())
+    }
+
+    fn export(&mut self, snapshot: SnapshotId, out: &mut Vec<u8>) -> RunnerResult<()> {
+        self.export_kept(snapshot, out)
+    }
+
+    fn import(&mut self, ids: &[u32], bytes: &[u8]) -> RunnerResult<Snapshot> {
+        self.import_kept(ids, bytes)
     }
 }
 

@@ -1,10 +1,15 @@
 //! The engine's only door to the model: slots, prompts in pieces, windows of rows, drafts.
 //!
-//! A slot's life: [`Runner::begin`] with the whole prompt, [`Runner::piece`] until no row is left,
+//! A slot's life: [`Runner::start`] with the whole prompt, [`Runner::piece`] until no row is left,
 //! [`Runner::finish`] for the first choice, then rounds of [`Runner::windows`] each followed by
 //! [`Runner::keep`], and [`Runner::release`]. Calls out of that order are errors and change nothing.
+//!
+//! Between its calls a slot's state can be kept: [`Runner::save`] gives a [`Snapshot`], from which
+//! another prompt that begins with the same tokens may start.
 
 use finback_ops::{OpsError, Penalties, Sampling};
+
+use crate::pool::PoolUse;
 
 /// Index of a slot, below [`RunnerInfo::slots`].
 pub type SlotId = usize;
@@ -28,6 +33,63 @@ pub struct RunnerInfo {
     pub block_positions: usize,
     /// KV blocks in the pool.
     pub blocks: usize,
+}
+
+/// Names a snapshot of one runner; never used again for another.
+pub type SnapshotId = u64;
+
+/// A slot's kept state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Its name.
+    pub id: SnapshotId,
+    /// Positions it holds.
+    pub at: usize,
+    /// Tokens a prompt must have at least to start from it: the rows above the last kv source that
+    /// a shorter one reads were not run. No prompt of `at` tokens starts from one without the
+    /// logits of its last row, which only a snapshot at a prompt's end has.
+    pub least: usize,
+    /// Whether a prompt of exactly `at` tokens may start from it.
+    pub exact: bool,
+    /// Bytes it takes outside the pool.
+    pub bytes: usize,
+}
+
+impl Snapshot {
+    /// Whether a prompt of `tokens`, which begins with the snapshot's, may start from it.
+    #[must_use]
+    pub fn serves(&self, tokens: usize) -> bool {
+        tokens >= self.least && tokens + usize::from(self.exact) > self.at
+    }
+}
+
+/// Where a prompt begins, and what is wanted on its way.
+#[derive(Debug, Clone, Copy)]
+pub struct Start<'a> {
+    /// Last prompt rows whose logits are computed, 1 to [`RunnerInfo::window_rows`]; only the last
+    /// one's, the usual 1, is needed for a reply, and only that with a snapshot.
+    pub head_rows: usize,
+    /// State that stands for the prompt's first tokens.
+    pub from: Option<SnapshotId>,
+    /// Positions within the prompt, ascending, where a piece ends and the state is as whole as that
+    /// of a prompt which ends there. Those too near to `from` are left out.
+    pub stops: &'a [usize],
+}
+
+impl Default for Start<'_> {
+    fn default() -> Self {
+        Self { head_rows: 1, from: None, stops: &[] }
+    }
+}
+
+/// Prompt pieces by whether what they need from the host (Engram rows) was being fetched before they
+/// began. Both are 0 where a model needs nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Staged {
+    /// Announced by [`Runner::stage`] at the very rows that ran.
+    pub hits: u64,
+    /// Not announced, or for other rows.
+    pub misses: u64,
 }
 
 /// The token chosen for one row.
@@ -166,6 +228,28 @@ pub enum RunnerError {
         /// Blocks in the pool.
         blocks: usize,
     },
+    /// A snapshot that is not there.
+    #[error("snapshot {id} does not exist")]
+    NoSuchSnapshot {
+        /// Its name.
+        id: SnapshotId,
+    },
+    /// A snapshot of other tokens, or one that a prompt of this length cannot start from.
+    #[error("snapshot {id} holds {at} positions of {reason}")]
+    WrongSnapshot {
+        /// Its name.
+        id: SnapshotId,
+        /// Positions it holds.
+        at: usize,
+        /// What is wrong with them.
+        reason: String,
+    },
+    /// Bytes that are no snapshot of this runner's.
+    #[error("a kept state cannot be read: {reason}")]
+    BadSnapshot {
+        /// What was found and what is accepted.
+        reason: String,
+    },
     /// The checkpoint has no draft blocks.
     #[error("this checkpoint has no draft blocks")]
     NoDrafts,
@@ -185,19 +269,40 @@ pub trait Runner: Send {
     /// What this runner offers.
     fn info(&self) -> &RunnerInfo;
 
+    /// What holds the KV pool's blocks.
+    fn pool(&self) -> PoolUse;
+
     /// Takes an idle slot for `prompt` (not empty) and reserves KV blocks for `positions` in all,
-    /// prompt and reply and one window of drafts included. The logits of the prompt's last
-    /// `head_rows` rows (1 to [`RunnerInfo::window_rows`]) are computed; only the last one's, the
-    /// usual 1, is needed for a reply.
+    /// prompt and reply and one window of drafts included. Blocks that a snapshot's rows fill are
+    /// shared with it.
+    fn start(
+        &mut self,
+        slot: SlotId,
+        prompt: &[u32],
+        positions: usize,
+        start: &Start<'_>,
+    ) -> RunnerResult<()>;
+
+    /// [`Runner::start`] from nothing.
     fn begin(
         &mut self,
         slot: SlotId,
         prompt: &[u32],
         positions: usize,
         head_rows: usize,
-    ) -> RunnerResult<()>;
+    ) -> RunnerResult<()> {
+        self.start(slot, prompt, positions, &Start { head_rows, ..Start::default() })
+    }
 
-    /// Runs the next `rows` rows of the slot's prompt; returns the rows still left.
+    /// Begins to fetch what a piece of `rows` rows needs from the host, once a piece of `skip` rows
+    /// (0 for none) has run. A hint: pieces need not come as announced.
+    fn stage(&mut self, slot: SlotId, skip: usize, rows: usize) -> RunnerResult<()>;
+
+    /// How many pieces ran as announced.
+    fn staged(&self) -> Staged;
+
+    /// Runs the next rows of the slot's prompt, `rows` of them or fewer where a stop or the end
+    /// comes first; returns the rows still left.
     fn piece(&mut self, slot: SlotId, rows: usize) -> RunnerResult<usize>;
 
     /// Chooses the token after a prompt whose rows have all run, with `adjust` (id, finite number)
@@ -225,4 +330,16 @@ pub trait Runner: Send {
 
     /// Frees the slot and its blocks, whatever it was doing; an idle slot stays idle.
     fn release(&mut self, slot: SlotId) -> RunnerResult<()>;
+
+    /// Keeps the state of a slot that has no window open; the slot goes on.
+    fn save(&mut self, slot: SlotId) -> RunnerResult<Snapshot>;
+
+    /// Drops a snapshot and what it alone holds.
+    fn forget(&mut self, snapshot: SnapshotId) -> RunnerResult<()>;
+
+    /// Appends a snapshot's bytes, for a runner of the same checkpoint, backend and numerics.
+    fn export(&mut self, snapshot: SnapshotId, out: &mut Vec<u8>) -> RunnerResult<()>;
+
+    /// Makes a snapshot of bytes that [`Runner::export`] gave for these `ids`; it takes free blocks.
+    fn import(&mut self, ids: &[u32], bytes: &[u8]) -> RunnerResult<Snapshot>;
 }

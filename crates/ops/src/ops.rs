@@ -125,6 +125,38 @@ pub trait Ops: Send {
     /// Makes a slot's state a fresh one's.
     fn reset(&mut self, slot: usize) -> OpsResult;
 
+    /// Copies one KV block over another.
+    fn copy_block(&mut self, from: u32, to: u32) -> OpsResult;
+
+    /// Appends what a slot holds outside the pool: rings, open groups, token ids.
+    fn read_slot(&mut self, slot: usize, out: &mut Vec<u8>) -> OpsResult;
+
+    /// Makes a slot's state outside the pool what [`Ops::read_slot`] gave. Refuses other bytes and
+    /// changes nothing then.
+    fn write_slot(&mut self, slot: usize, bytes: &[u8]) -> OpsResult;
+
+    /// Appends the compressed rows and index keys that `length` positions have closed.
+    fn read_rows(&mut self, length: usize, blocks: &[u32], out: &mut Vec<u8>) -> OpsResult;
+
+    /// Stores what [`Ops::read_rows`] gave for the same `length`. Refuses other sizes and changes
+    /// nothing then.
+    fn write_rows(&mut self, length: usize, blocks: &[u32], bytes: &[u8]) -> OpsResult;
+
+    /// Stores one logit row `[vocab]`, as if a head had computed it.
+    fn write_logits(&mut self, at: usize, row: &[f32]) -> OpsResult;
+
+    // ---- reads from the host -----------------------------------------------------------------
+
+    /// Begins to fetch what a target pass over the `tokens` of a slot from position `start` on needs
+    /// from the host (Engram rows). `before` are the ids in front of `start`, all or as many as an
+    /// Engram looks back to. A hint: a pass over other rows is as right. Two a slot are remembered,
+    /// until its state is made a fresh or another one.
+    fn stage(&mut self, slot: usize, start: usize, before: &[u32], tokens: &[u32]) -> OpsResult;
+
+    /// Whether the batch that last began, of one span, was staged at its very rows; `None` where it
+    /// needs nothing from the host.
+    fn was_staged(&self) -> Option<bool>;
+
     // ---- reading back ----------------------------------------------------------------------
 
     /// The choices of the last [`Ops::choose`], in order; `None` for a row with a NaN or an infinity.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use finback_ops::{Engram, EngramLayer, OpsResult, Rows, Site};
+use finback_ops::{EngramLayer, OpsResult, Rows, Site};
 
 use crate::device::{Input, Job, lift_row};
 use crate::kernel::kernel;
@@ -10,7 +10,7 @@ use crate::ops::{CpuOps, bad_scale};
 use crate::par::{cut, each, parts};
 use crate::row::{self, Mix};
 use crate::simd::Simd;
-use crate::work::Work;
+use crate::stage::look_back;
 
 impl CpuOps {
     pub(crate) fn embed_step(&mut self, rows: Rows) -> OpsResult {
@@ -38,12 +38,18 @@ impl CpuOps {
         let mut ids = Vec::with_capacity(engram.ngram);
         self.work.engram_rows.clear();
         for (i, r) in rows.clone().enumerate() {
-            let kept = &self.state.slot(self.work.spans[self.work.rows[r].span].slot).recent;
-            recent_ids(engram, &self.work, kept, r, &mut ids);
-            let hashed = &mut self.work.engram_rows;
-            engram.rows(weights.which, &ids, hashed);
-            let out = &mut self.work.engram[i * width..(i + 1) * width];
-            gather(weights, engram.dim, &hashed[i * engram.columns()..], out)?;
+            let work = &mut self.work;
+            if let Some(staged) = self.stage.rows(weights.which, r, engram.columns()) {
+                work.engram_rows.extend_from_slice(staged);
+            } else {
+                let span = &work.spans[work.rows[r].span];
+                let kept = &self.state.slot(span.slot).recent;
+                let token = |i: usize| work.rows[span.first + i].token;
+                look_back(engram, kept, r - span.first, token, &mut ids);
+                engram.rows(weights.which, &ids, &mut work.engram_rows);
+            }
+            let out = &mut work.engram[i * width..(i + 1) * width];
+            gather(weights, engram.dim, &work.engram_rows[i * engram.columns()..], out)?;
         }
         let round = spec.numerics.round_stores;
         let input = Input { x: &self.work.engram, stride: width, rows: 0..n, round: true };
@@ -214,20 +220,6 @@ fn gates_body<S: Simd>(
             row::engram_gate(s, stream, &kv[at.clone()], &qk[at], value, eps, round);
         }
     }
-}
-
-/// The Engram ids of a row's last tokens, its own first, as far back as an n-gram reaches.
-fn recent_ids(engram: &Engram, work: &Work, kept: &[u32], r: usize, ids: &mut Vec<Option<u32>>) {
-    let in_span = r - work.spans[work.rows[r].span].first;
-    ids.clear();
-    ids.extend((0..engram.ngram).map(|back| {
-        let token = if back <= in_span {
-            Some(work.rows[r - back].token)
-        } else {
-            kept.len().checked_sub(back - in_span).map(|i| kept[i])
-        };
-        token.map(|t| engram.map[t as usize])
-    }));
 }
 
 /// Reads and lifts the hashed rows of a table.

@@ -4,6 +4,7 @@
 
 mod adjust;
 mod load;
+mod prompts;
 mod rows;
 mod scales;
 mod schedules;

@@ -4,7 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use finback_cpu::simd::Isa;
-use finback_model::{Choice, DraftRequest, ModelRunner, Runner, Window};
+use finback_model::pool::PoolUse;
+use finback_model::{
+    Choice, DraftRequest, ModelRunner, Runner, RunnerError, Snapshot, Start, Window,
+};
 use finback_ops::{ModelSpec, Numerics, Penalties, Sampling};
 use finback_testkit::{CHECKPOINTS, checkpoint};
 use proptest::prelude::*;
@@ -14,6 +17,8 @@ use crate::load::{ops, spec_of};
 const SLOTS: usize = 3;
 /// Positions after its prompt that a stream has room for.
 const ROOM: usize = 60;
+/// Positions of the longest snapshot that a prompt starts from.
+const LONGEST: usize = 400;
 
 /// One step of a schedule; where nothing is ready for it, nothing happens.
 #[derive(Debug, Clone)]
@@ -24,6 +29,19 @@ enum Act {
         prompt: usize,
         head: usize,
         rows: usize,
+        /// A new stream starts from one of the snapshots, where there is one.
+        from: Option<usize>,
+        /// Where it stops on its way, in eighths of the prompt.
+        stops: Vec<usize>,
+    },
+    /// The state of a slot that has run a row.
+    Save {
+        slot: usize,
+    },
+    /// A snapshot goes through its bytes, or is dropped.
+    Kept {
+        which: usize,
+        dropped: bool,
     },
     /// A window of each ready slot that is in it.
     Round(Vec<Option<Part>>),
@@ -52,9 +70,15 @@ fn act() -> impl Strategy<Value = Act> {
     let part = (1usize..=16, 0usize..=17, 0u8..20, any::<bool>()).prop_map(
         |(rows, kept, released, first)| Part { rows, kept, released: released == 0, first },
     );
+    let from = prop::option::weighted(0.6, 0usize..9);
+    let stops =
+        prop::collection::btree_set(1usize..8, 0..3).prop_map(|stops| stops.into_iter().collect());
     prop_oneof![
-        10 => (slot.clone(), 1usize..80, 1usize..=16, 1usize..60)
-            .prop_map(|(slot, prompt, head, rows)| Act::Advance { slot, prompt, head, rows }),
+        12 => (slot.clone(), 1usize..80, 1usize..=16, 1usize..60, from, stops)
+            .prop_map(|(slot, prompt, head, rows, from, stops)|
+                Act::Advance { slot, prompt, head, rows, from, stops }),
+        4 => slot.clone().prop_map(|slot| Act::Save { slot }),
+        1 => (0usize..9, any::<bool>()).prop_map(|(which, dropped)| Act::Kept { which, dropped }),
         8 => prop::collection::vec(prop::option::weighted(0.7, part), SLOTS).prop_map(Act::Round),
         3 => prop::collection::vec(any::<bool>(), SLOTS).prop_map(|slots| Act::Draft { slots }),
         1 => slot.prop_map(|slot| Act::Release { slot }),
@@ -74,6 +98,8 @@ struct Pair {
     subject: ModelRunner,
     alone: Vec<ModelRunner>,
     slots: Vec<Stream>,
+    /// Snapshots and the ids they are of.
+    kept: Vec<(Snapshot, Vec<u32>)>,
     drafts: bool,
 }
 
@@ -104,16 +130,20 @@ impl Pair {
             subject: runner(SLOTS, threads),
             alone: (0..SLOTS).map(|_| runner(1, 1)).collect(),
             slots: (0..SLOTS).map(idle).collect(),
+            kept: Vec::new(),
             drafts: spec.drafter.is_some(),
         }
     }
 
     fn run(&mut self, act: &Act) {
         match act {
-            Act::Advance { slot, prompt, head, rows } => match self.slots[*slot].phase {
-                Phase::Idle => self.begin(*slot, *prompt, *head),
+            Act::Advance { slot, prompt, head, rows, from, stops } => match self.slots[*slot].phase
+            {
+                Phase::Idle => self.begin(*slot, *prompt, *head, *from, stops),
                 Phase::Prompt { left: 0, head } => self.finish(*slot, head),
                 Phase::Prompt { head, .. } => {
+                    // As announced, or not.
+                    self.subject.stage(*slot, *rows / 4, *rows).unwrap();
                     let left = self.subject.piece(*slot, *rows).unwrap();
                     self.slots[*slot].phase = Phase::Prompt { left, head };
                 }
@@ -122,15 +152,72 @@ impl Pair {
             Act::Round(parts) => self.round(parts),
             Act::Draft { slots } => self.draft(slots),
             Act::Release { slot } => self.release(*slot),
+            Act::Save { slot } => self.save(*slot),
+            Act::Kept { which, dropped } => self.pass_on(*which, *dropped),
+        }
+        let PoolUse { free, used, kept } = self.subject.pool();
+        assert_eq!(free + used + kept, self.subject.info().blocks);
+    }
+
+    fn save(&mut self, slot: usize) {
+        let s = &self.slots[slot];
+        let at = match s.phase {
+            Phase::Idle => return,
+            Phase::Prompt { left, .. } if left == s.ids.len() => return,
+            Phase::Prompt { left, .. } => s.ids.len() - left,
+            Phase::Ready => s.ids.len(),
+        };
+        if at > LONGEST {
+            return;
+        }
+        let snapshot = self.subject.save(slot).unwrap();
+        assert_eq!(snapshot.at, at);
+        self.kept.push((snapshot, s.ids[..at].to_vec()));
+        if self.kept.len() > 4 {
+            self.subject.forget(self.kept.remove(0).0.id).unwrap();
         }
     }
 
-    fn begin(&mut self, slot: usize, prompt: usize, head: usize) {
+    fn pass_on(&mut self, which: usize, dropped: bool) {
+        if self.kept.is_empty() {
+            return;
+        }
+        let (snapshot, ids) = self.kept.remove(which % self.kept.len());
+        let mut bytes = Vec::new();
+        self.subject.export(snapshot.id, &mut bytes).unwrap();
+        self.subject.forget(snapshot.id).unwrap();
+        if !dropped && let Ok(again) = self.subject.import(&ids, &bytes) {
+            assert_eq!(Snapshot { id: snapshot.id, ..again }, snapshot);
+            self.kept.push((again, ids));
+        }
+    }
+
+    fn begin(
+        &mut self,
+        slot: usize,
+        prompt: usize,
+        head: usize,
+        from: Option<usize>,
+        stops: &[usize],
+    ) {
         let s = &mut self.slots[slot];
         s.life += 1;
         s.ids = (0..prompt).map(|at| id(slot, s.life, at, 0)).collect();
+        let from = from.filter(|_| !self.kept.is_empty()).map(|n| n % self.kept.len());
+        let mut start = Start { head_rows: head, ..Start::default() };
+        if let Some((snapshot, ids)) = from.map(|n| &self.kept[n]) {
+            let extra = prompt.saturating_sub(12).max(snapshot.least - ids.len());
+            let extra = extra.max(usize::from(!snapshot.exact));
+            s.ids = ids.clone();
+            s.ids.extend((0..extra).map(|at| id(slot, s.life, ids.len() + at, 0)));
+            start = Start { from: Some(snapshot.id), ..Start::default() };
+        }
+        let len = s.ids.len();
+        let mut stops: Vec<usize> = stops.iter().map(|eighths| len * eighths / 8).collect();
+        stops.dedup();
+        start.stops = &stops;
         // Every second stream has more blocks than it needs, so that tables differ.
-        s.room = prompt + ROOM + 256 * (s.life as usize % 2);
+        s.room = len + ROOM + 256 * (s.life as usize % 2);
         s.sampling = match (slot as u32 + s.life) % 3 {
             0 => Sampling::GREEDY,
             n => Sampling {
@@ -141,8 +228,15 @@ impl Pair {
                 seed: u64::from(s.life),
             },
         };
-        self.subject.begin(slot, &s.ids, s.room, head).unwrap();
-        s.phase = Phase::Prompt { left: prompt, head };
+        let begun = self.subject.start(slot, &s.ids, s.room, &start);
+        if let Err(RunnerError::Blocks { .. }) = begun {
+            // The snapshots hold what it needs: without them it fits.
+            self.kept.drain(..).for_each(|(kept, _)| self.subject.forget(kept.id).unwrap());
+            return;
+        }
+        begun.unwrap();
+        let at = from.map_or(0, |n| self.kept[n].0.at);
+        s.phase = Phase::Prompt { left: len - at, head: start.head_rows };
     }
 
     /// Replays the prompt row by row: its last rows, its choice and its state are the same.

@@ -57,6 +57,9 @@ impl Ops for Traced {
     fn limits(&self) -> Limits {
         self.ops.limits()
     }
+    fn was_staged(&self) -> Option<bool> {
+        self.ops.was_staged()
+    }
     fn begin(&mut self, spans: &[Span<'_>]) -> OpsResult {
         self.rows = spans.iter().map(|s| s.tokens.len()).sum();
         *self.trace.lock().unwrap() = Trace::default();
@@ -110,6 +113,13 @@ impl Ops for Traced {
         fn draft_chain(at: usize, params: &[(Sampling, Penalties)], adjust: &Adjust);
         fn keep(keeps: &[Keep], computed_from: &[usize]);
         fn reset(slot: usize);
+        fn copy_block(from: u32, to: u32);
+        fn read_slot(slot: usize, out: &mut Vec<u8>);
+        fn write_slot(slot: usize, bytes: &[u8]);
+        fn read_rows(length: usize, blocks: &[u32], out: &mut Vec<u8>);
+        fn write_rows(length: usize, blocks: &[u32], bytes: &[u8]);
+        fn write_logits(at: usize, row: &[f32]);
+        fn stage(slot: usize, start: usize, before: &[u32], tokens: &[u32]);
         fn read_choices(out: &mut Vec<Option<u32>>);
         fn read_logits(at: usize, out: &mut Vec<f32>);
         fn read_drafts(tokens: &mut Vec<u32>, confidence: &mut Vec<f32>);

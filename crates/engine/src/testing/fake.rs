@@ -1,7 +1,11 @@
 //! The fake runner: checks every call as a real one must, and remembers ids instead of state.
 
+use std::collections::HashMap;
+
+use finback_model::pool::{Holder, Pool, PoolUse};
 use finback_model::{
-    Choice, Draft, DraftRequest, Runner, RunnerError, RunnerInfo, RunnerResult, SlotId, Window,
+    Choice, Draft, DraftRequest, Runner, RunnerError, RunnerInfo, RunnerResult, SlotId, Snapshot,
+    SnapshotId, Staged, Start, Window,
 };
 use finback_ops::Sampling;
 
@@ -41,12 +45,25 @@ struct Slot {
     ids: Vec<u32>,
     positions: usize,
     head_rows: usize,
+    stops: Vec<usize>,
+    blocks: Vec<u32>,
+    /// Rows of its prompt that were announced, the last two times.
+    staged: Vec<(usize, usize)>,
+}
+
+/// What a snapshot holds.
+#[derive(Debug, Clone)]
+struct Kept {
+    ids: Vec<u32>,
+    least: usize,
+    exact: bool,
+    blocks: Vec<u32>,
 }
 
 /// The runner's calls, but [`Runner::info`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
-    /// [`Runner::begin`].
+    /// [`Runner::start`].
     Begin,
     /// [`Runner::piece`].
     Piece,
@@ -62,6 +79,8 @@ pub enum Call {
     Draft,
     /// [`Runner::release`].
     Release,
+    /// [`Runner::save`].
+    Save,
 }
 
 type Hook = Box<dyn FnMut(Call, &[SlotId]) -> RunnerResult<()> + Send>;
@@ -70,6 +89,12 @@ type Hook = Box<dyn FnMut(Call, &[SlotId]) -> RunnerResult<()> + Send>;
 pub struct FakeRunner {
     info: RunnerInfo,
     slots: Vec<Slot>,
+    pool: Pool,
+    kept: HashMap<SnapshotId, Kept>,
+    saved: SnapshotId,
+    staged: Staged,
+    /// [`Snapshot::least`] of states in a prompt's middle is at most this much over their position.
+    tail: usize,
     next: NextToken,
     /// Of 8 drafts, how many are right.
     right_of_8: u64,
@@ -83,7 +108,19 @@ impl FakeRunner {
     #[must_use]
     pub fn new(info: RunnerInfo, next: NextToken) -> Self {
         let slots = vec![Slot::default(); info.slots];
-        Self { info, slots, next, right_of_8: 5, confidence: 0.0, hook: Box::new(|_, _| Ok(())) }
+        Self {
+            pool: Pool::new(info.blocks),
+            kept: HashMap::new(),
+            saved: 0,
+            staged: Staged::default(),
+            tail: 6,
+            info,
+            slots,
+            next,
+            right_of_8: 5,
+            confidence: 0.0,
+            hook: Box::new(|_, _| Ok(())),
+        }
     }
 
     /// Of every 8 drafts, how many are right.
@@ -182,15 +219,19 @@ impl Runner for FakeRunner {
         &self.info
     }
 
-    fn begin(
+    fn pool(&self) -> PoolUse {
+        self.pool.usage()
+    }
+
+    fn start(
         &mut self,
         slot: SlotId,
         prompt: &[u32],
         positions: usize,
-        head_rows: usize,
+        start: &Start<'_>,
     ) -> RunnerResult<()> {
         (self.hook)(Call::Begin, &[slot])?;
-        let context = self.info.context;
+        let (context, head_rows) = (self.info.context, start.head_rows);
         check_rows("prompt tokens", prompt.len(), context)?;
         for (position, &id) in prompt.iter().enumerate() {
             self.check_id(id, position)?;
@@ -198,14 +239,54 @@ impl Runner for FakeRunner {
         if positions > context || positions < prompt.len() {
             return Err(RunnerError::Context { positions, context });
         }
-        check_rows("prompt rows with logits", head_rows, self.info.window_rows)?;
+        let most = if start.from.is_some() { 1 } else { self.info.window_rows };
+        check_rows("prompt rows with logits", head_rows, most)?;
         let taken = self.slot(slot)?;
         if taken.state != State::Idle {
             return Err(wrong(slot, &taken.state, "idle"));
         }
-        *taken =
-            Slot { state: State::Prompt { ran: 0 }, ids: prompt.to_vec(), positions, head_rows };
+        let kept = match start.from {
+            None => None,
+            Some(id) => Some((id, self.kept.get(&id).ok_or(RunnerError::NoSuchSnapshot { id })?)),
+        };
+        let (mut ran, mut least, mut blocks) = (0, 0, Vec::new());
+        if let Some((id, kept)) = kept {
+            (ran, least) = (kept.ids.len(), kept.least);
+            if !prompt.starts_with(&kept.ids) || !kept.show(id).serves(prompt.len()) {
+                let reason = "what this prompt cannot start from".to_owned();
+                return Err(RunnerError::WrongSnapshot { id, at: ran, reason });
+            }
+            blocks = kept.blocks[..ran / self.info.block_positions].to_vec();
+        }
+        let wanted = positions.div_ceil(self.info.block_positions) - blocks.len();
+        let free = self.pool.usage().free;
+        let fresh = self.pool.take(wanted);
+        let fresh = fresh.ok_or(RunnerError::Blocks { wanted, free, blocks: self.info.blocks })?;
+        self.pool.share(Holder::Slot, &blocks);
+        blocks.extend(fresh);
+        let stops = start.stops.iter().copied();
+        let stops = stops.filter(|&at| at > ran && at >= least && at < prompt.len()).collect();
+        let (state, ids) = (State::Prompt { ran }, prompt.to_vec());
+        let staged = Vec::new();
+        self.slots[slot] = Slot { state, ids, positions, head_rows, stops, blocks, staged };
         Ok(())
+    }
+
+    fn stage(&mut self, slot: SlotId, skip: usize, rows: usize) -> RunnerResult<()> {
+        let found = self.slot(slot)?;
+        let State::Prompt { ran } = found.state else {
+            return Err(wrong(slot, &found.state, "running its prompt"));
+        };
+        let first = if skip == 0 { ran } else { found.end_of(ran, skip) };
+        let rows = (first, found.end_of(first, rows));
+        found.staged.push(rows);
+        let old = found.staged.len().saturating_sub(2);
+        found.staged.drain(..old);
+        Ok(())
+    }
+
+    fn staged(&self) -> Staged {
+        self.staged
     }
 
     fn piece(&mut self, slot: SlotId, rows: usize) -> RunnerResult<usize> {
@@ -213,18 +294,17 @@ impl Runner for FakeRunner {
         check_rows("rows of a piece", rows, self.info.chunk_rows)?;
         let found = self.slot(slot)?;
         let length = found.ids.len();
-        match &mut found.state {
-            State::Prompt { ran } if *ran + rows <= length => {
-                *ran += rows;
-                Ok(length - *ran)
-            }
-            State::Prompt { ran } => Err(RunnerError::Rows {
-                what: "rows of a piece",
-                found: rows,
-                limit: length - *ran,
-            }),
-            state => Err(wrong(slot, state, "running its prompt")),
+        let State::Prompt { ran } = found.state else {
+            return Err(wrong(slot, &found.state, "running its prompt"));
+        };
+        check_rows("rows of a piece", rows, length - ran)?;
+        let end = found.end_of(ran, rows);
+        found.state = State::Prompt { ran: end };
+        match found.staged.contains(&(ran, end)) {
+            true => self.staged.hits += 1,
+            false => self.staged.misses += 1,
         }
+        Ok(length - end)
     }
 
     fn finish(
@@ -325,8 +405,88 @@ impl Runner for FakeRunner {
 
     fn release(&mut self, slot: SlotId) -> RunnerResult<()> {
         (self.hook)(Call::Release, &[slot])?;
-        *self.slot(slot)? = Slot::default();
+        let slot = std::mem::take(self.slot(slot)?);
+        self.pool.give(Holder::Slot, &slot.blocks);
         Ok(())
+    }
+
+    fn save(&mut self, slot: SlotId) -> RunnerResult<Snapshot> {
+        (self.hook)(Call::Save, &[slot])?;
+        let tail = self.tail;
+        let found = self.slot(slot)?;
+        let (at, least, exact) = match found.state {
+            State::Prompt { ran } if ran > 0 => {
+                let (end, whole) = (found.ids.len(), found.stops.contains(&ran));
+                let next = found.end_of(ran, end);
+                let least = if whole || ran == end { ran } else { next.min(ran + tail) };
+                (ran, least, ran == end)
+            }
+            State::Between => (found.ids.len(), found.ids.len(), false),
+            _ => return Err(wrong(slot, &found.state, "between its rows")),
+        };
+        let ids = found.ids[..at].to_vec();
+        let held = found.blocks.clone();
+        let blocks = held[..at.div_ceil(self.info.block_positions)].to_vec();
+        self.pool.share(Holder::Snapshot, &blocks);
+        Ok(self.put(Kept { ids, least, exact, blocks }))
+    }
+
+    fn forget(&mut self, id: SnapshotId) -> RunnerResult<()> {
+        let kept = self.kept.remove(&id).ok_or(RunnerError::NoSuchSnapshot { id })?;
+        self.pool.give(Holder::Snapshot, &kept.blocks);
+        Ok(())
+    }
+
+    fn export(&mut self, id: SnapshotId, out: &mut Vec<u8>) -> RunnerResult<()> {
+        let kept = self.kept.get(&id).ok_or(RunnerError::NoSuchSnapshot { id })?;
+        out.push(u8::from(kept.exact));
+        out.extend((kept.least as u64).to_le_bytes());
+        out.extend(kept.ids.iter().flat_map(|id| id.to_le_bytes()));
+        Ok(())
+    }
+
+    fn import(&mut self, ids: &[u32], bytes: &[u8]) -> RunnerResult<Snapshot> {
+        let bad = || RunnerError::BadSnapshot { reason: "other bytes".to_owned() };
+        let (&exact, rest) = bytes.split_first().ok_or_else(bad)?;
+        let (least, rest) = rest.split_first_chunk().ok_or_else(bad)?;
+        let found: Vec<u32> = rest.as_chunks().0.iter().map(|id| u32::from_le_bytes(*id)).collect();
+        if found != ids {
+            return Err(bad());
+        }
+        let wanted = ids.len().div_ceil(self.info.block_positions);
+        let free = self.pool.usage().free;
+        let blocks = self.pool.take(wanted);
+        let blocks =
+            blocks.ok_or(RunnerError::Blocks { wanted, free, blocks: self.info.blocks })?;
+        self.pool.share(Holder::Snapshot, &blocks);
+        self.pool.give(Holder::Slot, &blocks);
+        let least = u64::from_le_bytes(*least) as usize;
+        Ok(self.put(Kept { ids: found, least, exact: exact == 1, blocks }))
+    }
+}
+
+impl Slot {
+    /// Where `rows` prompt rows from `at` on end: at a stop or the prompt's end at the latest.
+    fn end_of(&self, at: usize, rows: usize) -> usize {
+        let stop = self.stops.iter().copied().find(|&stop| stop > at);
+        at.saturating_add(rows).min(stop.unwrap_or(self.ids.len()))
+    }
+}
+
+impl Kept {
+    fn show(&self, id: SnapshotId) -> Snapshot {
+        let (at, exact) = (self.ids.len(), self.exact);
+        Snapshot { id, at, least: self.least, exact, bytes: 100 }
+    }
+}
+
+impl FakeRunner {
+    fn put(&mut self, kept: Kept) -> Snapshot {
+        let id = self.saved;
+        self.saved += 1;
+        let shown = kept.show(id);
+        self.kept.insert(id, kept);
+        shown
     }
 }
 
