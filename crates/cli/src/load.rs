@@ -7,9 +7,9 @@ use anyhow::{Context, bail};
 use finback_checkpoint::is_there;
 use finback_cpu::simd::Isa;
 use finback_cpu::{CpuOps, CpuOptions};
-use finback_engine::{Engine, Options, Profile};
+use finback_engine::{CacheOptions, Engine, Options, Order, Parts, Prefill, Profile};
 use finback_model::inspect::Census;
-use finback_model::plan::{Plan, PlanRequest, Verdict, plan};
+use finback_model::plan::{Plan, PlanRequest, Verdict, plan, pool_that_fits};
 use finback_model::{Config, ModelRunner, WINDOW_ROWS, spec};
 use finback_ops::{BLOCK_POSITIONS, Limits, ModelSpec, Numerics, Ops, Timed};
 use finback_protocol::Defaults;
@@ -19,8 +19,9 @@ use crate::open::{self, GENERATION_FILE, Opened};
 use crate::outfile::OutFile;
 use crate::profile::Recording;
 use crate::settings::table::{
-    CONTEXT, DRAFT_CONFIDENCE, DRAFT_TOKENS, ISA, NO_DRAFTS, NUMERICS, PARALLEL, PLAIN_STREAMS,
-    PREFILL_CHUNK, PROFILE_ROUNDS, QUEUE, THINKING, THREADS,
+    CONTEXT, DECODE_SHARE, DRAFT_CONFIDENCE, DRAFT_TOKENS, ISA, NO_DRAFTS, NUMERICS, PARALLEL,
+    PLAIN_STREAMS, POOL_TOKENS, PREFILL_BUDGET, PREFILL_CHUNK, PREFILL_ORDER, PROFILE_ROUNDS,
+    PROMPT_CACHE_EVERY, PROMPT_CACHE_GIB, QUEUE, THINKING, THREADS,
 };
 use crate::settings::{UsageError, Values};
 
@@ -62,19 +63,23 @@ pub fn prepare(values: &Values) -> anyhow::Result<Prepared> {
         spec.drafter = None;
     }
     let block = spec.drafter.as_ref().map_or(0, |drafter| drafter.block);
-    let limits = limits(values, &opened.config, block);
-    let plan = plan(
-        &opened.config,
-        &census,
-        &PlanRequest {
-            slots: limits.slots,
-            context: limits.context,
-            pool_positions: limits.blocks * BLOCK_POSITIONS,
-            workspace_bytes: CpuOps::workspace_bytes(&spec, &limits, cpu),
-            drafts,
-            memory_bytes: machine::memory().map_or(u64::MAX, |(_, available)| available),
-        },
-    );
+    let mut limits = limits(values, &opened.config, block);
+    let cache_bytes = (values.get(&PROMPT_CACHE_GIB) * f64::from(1 << 30)) as u64;
+    let mut request = PlanRequest {
+        slots: limits.slots,
+        context: limits.context,
+        pool_positions: limits.blocks * BLOCK_POSITIONS,
+        cache_bytes,
+        workspace_bytes: CpuOps::workspace_bytes(&spec, &limits, cpu),
+        drafts,
+        memory_bytes: machine::memory().map_or(u64::MAX, |(_, available)| available),
+    };
+    limits.blocks = blocks(values, &opened.config, &census, &request)?;
+    request.pool_positions = limits.blocks * BLOCK_POSITIONS;
+    // A pool of less than a context holds no longer stream.
+    limits.context = limits.context.min(request.pool_positions);
+    request.context = limits.context;
+    let plan = plan(&opened.config, &census, &request);
     let defaults = defaults(values, &opened.directory)?;
     let options = Options {
         parallel: limits.slots,
@@ -83,6 +88,20 @@ pub fn prepare(values: &Values) -> anyhow::Result<Prepared> {
         plain_streams: values.get(&PLAIN_STREAMS).unwrap_or(usize::MAX),
         draft_confidence: values.get(&DRAFT_CONFIDENCE) as f32,
         queue: values.get(&QUEUE).unwrap_or(usize::MAX),
+        prefill: Prefill {
+            chunk: values.get(&PREFILL_CHUNK),
+            budget: values.get(&PREFILL_BUDGET).unwrap_or(usize::MAX),
+            order: match values.get(&PREFILL_ORDER).as_str() {
+                "fcfs" => Order::Fcfs,
+                _ => Order::Srpt,
+            },
+            decode_share: values.get(&DECODE_SHARE),
+        },
+        cache: CacheOptions {
+            bytes: cache_bytes as usize,
+            // Commands that keep nothing do not take it.
+            every: values.get(&PROMPT_CACHE_EVERY).max(1),
+        },
     };
     let profile = values.get(&PROFILE_ROUNDS).map(PathBuf::from);
     let spec = Arc::new(spec);
@@ -126,7 +145,10 @@ impl Prepared {
         };
         let runner = Box::new(ModelRunner::new(ops, spec));
         let profile = recording.as_ref().map(|recording| recording.profile.clone());
-        Ok((Engine::start_profiled(runner, self.options, profile)?, recording))
+        Ok((
+            Engine::start_with(runner, self.options, Parts { profile, ..Parts::default() })?,
+            recording,
+        ))
     }
 }
 
@@ -141,6 +163,29 @@ fn cpu_options(values: &Values) -> anyhow::Result<CpuOptions> {
     Ok(CpuOptions { threads: values.get(&THREADS).unwrap_or_else(machine::cores), isa })
 }
 
+/// Blocks of the KV pool: as asked for, or what every slot may fill, as far as it fits.
+fn blocks(
+    values: &Values,
+    config: &Config,
+    census: &Census,
+    request: &PlanRequest,
+) -> anyhow::Result<usize> {
+    let Some(positions) = values.get(&POOL_TOKENS) else {
+        return Ok(pool_that_fits(config, census, request) / BLOCK_POSITIONS);
+    };
+    let (slots, context, most) = (request.slots, request.context, request.pool_positions);
+    if positions > most {
+        let sum = format!("{slots} x {context}, each rounded up to blocks of {BLOCK_POSITIONS}");
+        let text = format!(
+            "--pool-tokens: found \"{positions}\", accepted: {BLOCK_POSITIONS} to {most} (--parallel x \
+             --context: {sum})"
+        );
+        return Err(UsageError(text).into());
+    }
+    Ok(positions / BLOCK_POSITIONS)
+}
+
+/// What every slot may fill; the pool is cut later.
 fn limits(values: &Values, config: &Config, draft_tokens: usize) -> Limits {
     // A command with one user does not take it.
     let slots = values.get(&PARALLEL).max(1);

@@ -12,8 +12,10 @@ use std::time::{Duration, Instant};
 use finback_model::{Runner, RunnerInfo};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
+use crate::clock::Clock;
 use crate::failure::panic_text;
 use crate::live::Job;
+use crate::prefill::Prefill;
 use crate::profile::Profile;
 use crate::request::{Event, Refusal, Request};
 use crate::scheduler::{Command, Scheduler};
@@ -36,6 +38,10 @@ pub struct Options {
     pub draft_confidence: f32,
     /// Requests that may wait for a slot.
     pub queue: usize,
+    /// How prompts take turns with replies and with each other.
+    pub prefill: Prefill,
+    /// What is kept of prompts and replies for later prompts.
+    pub cache: CacheOptions,
 }
 
 impl Default for Options {
@@ -46,7 +52,25 @@ impl Default for Options {
             plain_streams: usize::MAX,
             draft_confidence: 0.0,
             queue: usize::MAX,
+            prefill: Prefill::default(),
+            cache: CacheOptions::default(),
         }
+    }
+}
+
+/// How much the prefix cache keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheOptions {
+    /// Bytes outside the KV pool; 0 keeps nothing.
+    pub bytes: usize,
+    /// A long prompt is kept on its way once it is this many tokens beyond the last kept place.
+    pub every: usize,
+}
+
+impl Default for CacheOptions {
+    /// Nothing is kept.
+    fn default() -> Self {
+        Self { bytes: 0, every: usize::MAX }
     }
 }
 
@@ -54,6 +78,12 @@ impl Default for Options {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
+    /// A share of time that leaves prompts none.
+    #[error("decode_share is {found}, accepted are 0 to under 1")]
+    DecodeShare {
+        /// The share asked for.
+        found: f64,
+    },
     /// More requests at once than slots, or none.
     #[error("parallel is {found}, accepted are 1 to {slots} (the runner's slots)")]
     Parallel {
@@ -74,6 +104,15 @@ pub struct Load {
     pub waiting: usize,
     /// Requests that have a slot.
     pub running: usize,
+}
+
+/// What an engine works with beside its runner.
+#[derive(Debug, Default)]
+pub struct Parts {
+    /// Where the times of its passes go.
+    pub profile: Option<Profile>,
+    /// By which prompts and replies share the time; the machine's own where there is none.
+    pub clock: Option<Box<dyn Clock>>,
 }
 
 /// What the thread and its handles share.
@@ -113,21 +152,25 @@ impl Engine {
     /// # Errors
     /// [`StartError`] where `options` do not fit the runner.
     pub fn start(runner: Box<dyn Runner>, options: Options) -> Result<Self, StartError> {
-        Self::start_profiled(runner, options, None)
+        Self::start_with(runner, options, Parts::default())
     }
 
-    /// [`Engine::start`] with a place where the times of its passes go.
+    /// [`Engine::start`] with other parts than the usual.
     ///
     /// # Errors
     /// As [`Engine::start`].
-    pub fn start_profiled(
+    pub fn start_with(
         runner: Box<dyn Runner>,
         options: Options,
-        profile: Option<Profile>,
+        parts: Parts,
     ) -> Result<Self, StartError> {
         let info = runner.info().clone();
         if options.parallel == 0 || options.parallel > info.slots {
             return Err(StartError::Parallel { found: options.parallel, slots: info.slots });
+        }
+        let found = options.prefill.decode_share;
+        if !(0.0..1.0).contains(&found) {
+            return Err(StartError::DecodeShare { found });
         }
         let (commands, inbox) = channel();
         let shared = Arc::new(Shared {
@@ -140,8 +183,7 @@ impl Engine {
         });
         let handle = Handle { commands, shared: Arc::clone(&shared) };
         let thread = std::thread::Builder::new().name("engine".into()).spawn(move || {
-            let mut scheduler = Scheduler::new(runner, options, inbox, Arc::clone(&shared));
-            scheduler.profile = profile;
+            let mut scheduler = Scheduler::new(runner, options, parts, inbox, Arc::clone(&shared));
             // A panic leaves the runner in an unknown state: nothing may use it again.
             let end = catch_unwind(AssertUnwindSafe(|| scheduler.run()));
             let reason = match end {

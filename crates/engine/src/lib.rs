@@ -7,9 +7,13 @@
 //! A reply depends on its request alone: not on what runs beside it, nor on drafts.
 
 mod adjust;
+mod admit;
+mod cache;
+mod clock;
 mod failure;
 mod handle;
 mod live;
+mod prefill;
 mod profile;
 mod request;
 mod round;
@@ -18,9 +22,12 @@ mod stats;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-pub use handle::{Engine, Handle, Load, Options, Reply, StartError};
+pub use cache::Prefix;
+pub use clock::Clock;
+pub use handle::{CacheOptions, Engine, Handle, Load, Options, Parts, Reply, StartError};
+pub use prefill::{Order, Prefill};
 pub use profile::{HOST, Pass, Passes, Profile, Total};
 pub use request::{
     DRAFT_POSITIONS, DraftCount, Event, FinishReason, Logprobs, Refusal, Request, Timings,
 };
-pub use stats::Stats;
+pub use stats::{Lookups, Stats};

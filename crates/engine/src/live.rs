@@ -7,6 +7,7 @@ use finback_numerics::sample::{Scratch, log_probs};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::adjust::{self, Counts};
+use crate::cache::Prefix;
 use crate::request::{Event, FinishReason, Logprobs, Request, Timings};
 
 /// A request on its way to a slot.
@@ -21,6 +22,12 @@ impl Job {
     /// Whether nobody reads the reply any more.
     pub(crate) fn cancelled(&self) -> bool {
         self.events.is_closed()
+    }
+
+    /// Whether the prefix cache serves it: one that wants several rows of its prompt's end needs
+    /// them run.
+    pub(crate) fn caches(&self) -> bool {
+        self.request.cache && Live::head_rows(&self.request) == 1
     }
 
     /// Ends the request without a reply.
@@ -55,14 +62,20 @@ pub(crate) struct Live {
     pub(crate) phase: Phase,
     /// The last token said; the model has not run it yet.
     pub(crate) newest: u32,
+    /// Tokens of the rows that the model has run and kept after the prompt.
+    ran: Vec<u32>,
     /// Tokens said.
     said: usize,
     /// Which, where penalties need to know.
     counts: Counts,
     /// Tokens it may say.
     limit: usize,
-    /// KV blocks it holds.
-    pub(crate) blocks: usize,
+    /// Rises with each request that gets a slot.
+    pub(crate) arrival: u64,
+    /// Pieces of other prompts since its last.
+    pub(crate) passed_over: usize,
+    /// The last place its state was kept or restored at.
+    pub(crate) kept_at: usize,
     scratch: Scratch,
     began: Instant,
     first: Option<Instant>,
@@ -80,25 +93,30 @@ impl Live {
         request.prompt_logits.clamp(1, request.prompt.len())
     }
 
-    pub(crate) fn new(job: Job, limit: usize, blocks: usize) -> Self {
+    /// `prefix` is what the cache was found to have, where it was asked.
+    pub(crate) fn new(job: Job, limit: usize, arrival: u64, prefix: Option<Prefix>) -> Self {
         let began = Instant::now();
-        let prompt = job.request.prompt.len();
+        let restored = prefix.as_ref().map_or(0, |prefix| prefix.restored);
+        let left = job.request.prompt.len() - restored;
         let timings = Timings {
             queue_s: (began - job.submitted).as_secs_f64(),
-            prompt_tokens: prompt,
+            prompt_tokens: left,
             ..Timings::default()
         };
         // A reader that has gone is seen before the first piece runs.
-        let _ = job.events.send(Event::Started { cached_tokens: 0 });
-        let phase = Phase::Prompt { left: prompt };
+        let _ = job.events.send(Event::Started { cached_tokens: restored, prefix });
+        let phase = Phase::Prompt { left };
         Self {
             job,
             phase,
             newest: 0,
+            ran: Vec::new(),
             said: 0,
             counts: Counts::default(),
             limit,
-            blocks,
+            arrival,
+            passed_over: 0,
+            kept_at: restored,
             scratch: Scratch::default(),
             began,
             first: None,
@@ -114,14 +132,49 @@ impl Live {
         self.job.cancelled()
     }
 
+    /// Whether the prefix cache serves it.
+    pub(crate) fn caches(&self) -> bool {
+        self.job.caches()
+    }
+
     /// Tokens it may still say.
     pub(crate) fn left(&self) -> usize {
         self.limit - self.said
     }
 
-    /// Rows the model has run: the prompt and all that was said but the newest.
+    /// Whether the reply ends with the `nth` next token, from 1, if that is `token`.
+    pub(crate) fn ends_with(&self, nth: usize, token: Option<u32>) -> bool {
+        let ends = |id| self.request().end_tokens.contains(&id);
+        nth >= self.left() || token.is_none_or(ends)
+    }
+
+    /// Rows the model has run and kept: of the prompt, and of what was said all but the newest.
     pub(crate) fn rows(&self) -> usize {
-        self.job.request.prompt.len() + self.said.saturating_sub(1)
+        self.prompt_rows() + self.ran.len()
+    }
+
+    fn prompt_rows(&self) -> usize {
+        let left = match self.phase {
+            Phase::Prompt { left } => left,
+            Phase::Decode => 0,
+        };
+        self.request().prompt.len() - left
+    }
+
+    /// The tokens of those rows.
+    pub(crate) fn ids(&self) -> Vec<u32> {
+        [&self.request().prompt[..self.prompt_rows()], &self.ran].concat()
+    }
+
+    /// Takes note of rows after the prompt that were kept.
+    pub(crate) fn keep(&mut self, tokens: &[u32]) {
+        self.ran.extend_from_slice(tokens);
+    }
+
+    /// Tells the reader how far its prompt is.
+    pub(crate) fn show_progress(&self) {
+        // A reader that has gone is seen by the scheduler's sweep.
+        let _ = self.job.events.send(Event::Prompt { done: self.rows() });
     }
 
     /// What is added to the logits of the row after the said tokens and then `drafts`.

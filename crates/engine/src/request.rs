@@ -3,6 +3,8 @@
 use finback_model::WINDOW_ROWS;
 use finback_ops::{Penalties, Sampling};
 
+use crate::cache::Prefix;
+
 /// A request whose prompt is already token ids.
 #[derive(Debug, Clone)]
 pub struct Request {
@@ -24,6 +26,11 @@ pub struct Request {
     pub logprobs: Option<usize>,
     /// Whether its rounds may carry drafts. The reply is the same.
     pub drafts: bool,
+    /// Whether it may start from kept prefixes and be kept itself. The reply is the same.
+    pub cache: bool,
+    /// Places in the prompt, ascending, at which a later prompt is likely to part from it; states
+    /// there are kept.
+    pub marks: Vec<usize>,
     /// Logit rows of the prompt's end to send before the first token, at most the runner's
     /// `window_rows`; 0, the usual, sends none.
     pub prompt_logits: usize,
@@ -43,19 +50,28 @@ impl Request {
             logits: false,
             logprobs: None,
             drafts: true,
+            cache: true,
+            marks: Vec::new(),
             prompt_logits: 0,
         }
     }
 }
 
-/// What happens to a request, in order: `Started`, `PromptLogits` where asked for, `Token`s, then
-/// one `Finished` or `Failed`.
+/// What happens to a request, in order: `Started`, a `Prompt` for each piece, `PromptLogits` where asked
+/// for, `Token`s, then one `Finished` or `Failed`.
 #[derive(Debug, Clone)]
 pub enum Event {
     /// The request has a slot and its prompt begins to run.
     Started {
         /// Prompt tokens that were restored instead of run.
         cached_tokens: usize,
+        /// What the prefix cache knew of the prompt; `None` where it was not asked.
+        prefix: Option<Prefix>,
+    },
+    /// A piece of the prompt has run.
+    Prompt {
+        /// Prompt tokens run or restored so far.
+        done: usize,
     },
     /// The logit rows of the prompt's end, where the request asked for them.
     PromptLogits {

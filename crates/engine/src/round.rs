@@ -37,13 +37,16 @@ impl Scheduler {
         let stands: Vec<usize> =
             round.iter().zip(&choices).map(|(rows, choices)| stand(rows, choices)).collect();
         // All are kept before any is said: a failure here loses rows of several slots at once.
-        for (rows, &stand) in round.iter().zip(&stands) {
-            let kept = attempt(|| self.runner.keep(rows.slot, stand + 1));
+        for ((rows, choices), &stand) in round.iter().zip(&choices).zip(&stands) {
+            let rows_kept = self.kept(rows, choices, stand);
+            let kept = attempt(|| self.runner.keep(rows.slot, rows_kept));
             if let Err(failure) = kept {
                 if failure.slot() != Some(rows.slot) {
                     return self.fail(&round, &failure);
                 }
                 self.end(rows.slot, End::Failed(failure.to_string()))?;
+            } else if let Some(live) = &mut self.slots[rows.slot] {
+                live.keep(&rows.tokens[..rows_kept]);
             }
         }
         pass.mark("keep");
@@ -125,6 +128,14 @@ impl Scheduler {
             });
         }
         self.runner.windows(&windows)
+    }
+
+    /// Rows that become state: those that stand, and none after the reply's end, so that the state
+    /// is that of the reply.
+    fn kept(&self, rows: &Rows, choices: &[Choice], stand: usize) -> usize {
+        let Some(live) = &self.slots[rows.slot] else { return stand + 1 };
+        let ends = |&row: &usize| live.ends_with(row + 1, choices[row].token);
+        (0..stand).find(ends).unwrap_or(stand) + 1
     }
 
     /// Says the target's choices as far as the drafts before them stand.

@@ -6,11 +6,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Instant;
 
-use finback_model::{Runner, RunnerError, RunnerInfo, RunnerResult, SlotId};
+use finback_model::{Runner, RunnerInfo, RunnerResult, SlotId};
 
-use crate::failure::{Failure, attempt};
-use crate::handle::{Options, STOPPING, Shared};
+use crate::cache::PrefixCache;
+use crate::clock::{Clock, Wall};
+use crate::failure::attempt;
+use crate::handle::{Options, Parts, STOPPING, Shared};
 use crate::live::{End, Job, Live, Phase};
+use crate::prefill::{Prefill, Turns, Waiting};
 use crate::profile::{Pass, Profile};
 
 /// What the thread is told.
@@ -36,20 +39,24 @@ pub(crate) struct Scheduler {
     pub(crate) info: RunnerInfo,
     pub(crate) options: Options,
     pub(crate) slots: Vec<Option<Live>>,
-    queue: VecDeque<Job>,
+    pub(crate) queue: VecDeque<Job>,
     commands: Receiver<Command>,
     pub(crate) shared: Arc<Shared>,
     /// Where the times of passes go, if anywhere.
     pub(crate) profile: Option<Profile>,
     stop_at: Option<Instant>,
-    /// Whether the last step was a prompt piece, so that a round is due.
-    round_due: bool,
+    clock: Box<dyn Clock>,
+    turns: Turns,
+    pub(crate) cache: PrefixCache,
+    /// Requests that have got a slot so far.
+    pub(crate) arrivals: u64,
 }
 
 impl Scheduler {
     pub(crate) fn new(
         runner: Box<dyn Runner>,
         options: Options,
+        parts: Parts,
         commands: Receiver<Command>,
         shared: Arc<Shared>,
     ) -> Self {
@@ -63,9 +70,12 @@ impl Scheduler {
             queue: VecDeque::new(),
             commands,
             shared,
-            profile: None,
+            profile: parts.profile,
             stop_at: None,
-            round_due: false,
+            clock: parts.clock.unwrap_or_else(|| Box::new(Wall::default())),
+            turns: Turns::default(),
+            cache: PrefixCache::new(options.cache.bytes),
+            arrivals: 0,
         }
     }
 
@@ -75,9 +85,17 @@ impl Scheduler {
             self.listen();
             self.sweep()?;
             self.admit()?;
+            let began = self.clock.now();
             match self.pick() {
-                Some(Step::Piece(slot)) => self.piece(slot)?,
-                Some(Step::Round) => self.round()?,
+                Some(Step::Piece(slot)) => {
+                    self.piece(slot)?;
+                    let took = self.clock.now().saturating_sub(began);
+                    self.turns.piece(took, &self.options.prefill);
+                }
+                Some(Step::Round) => {
+                    self.round()?;
+                    self.turns.round(self.clock.now().saturating_sub(began));
+                }
                 None if self.stop_at.is_some() => return Ok(()),
                 None => {}
             }
@@ -138,58 +156,36 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Gives free slots to the requests that came first.
-    fn admit(&mut self) -> Result<(), Fatal> {
-        while let Some(slot) = self.slots.iter().position(Option::is_none) {
-            let Some(job) = self.queue.pop_front() else { break };
-            let limit = Live::limit(&job.request, &self.info);
-            // A window of drafts may reach past the reply's last token.
-            let positions = (job.request.prompt.len() + limit + self.options.draft_tokens)
-                .min(self.info.context);
-            let head_rows = Live::head_rows(&job.request);
-            let begun =
-                attempt(|| self.runner.begin(slot, &job.request.prompt, positions, head_rows));
-            let others_run = self.slots.iter().any(Option::is_some);
-            if others_run && matches!(begun, Err(Failure::Runner(RunnerError::Blocks { .. }))) {
-                // It waits at the head: nothing behind it takes the blocks it needs.
-                self.queue.push_front(job);
-                break;
-            }
-            self.shared.waiting.fetch_sub(1, Relaxed);
-            match begun {
-                Ok(()) => {
-                    let blocks = positions.div_ceil(self.info.block_positions);
-                    self.shared.running.fetch_add(1, Relaxed);
-                    self.shared.counters.kv_blocks.fetch_add(blocks, Relaxed);
-                    self.slots[slot] = Some(Live::new(job, limit, blocks));
-                }
-                Err(failure) => {
-                    job.fail(failure.to_string());
-                    if matches!(failure, Failure::Panic(_)) {
-                        self.free(slot)?;
-                    }
-                }
+    /// Whose turn it is.
+    fn pick(&mut self) -> Option<Step> {
+        let waiting = |(slot, live): (SlotId, &Option<Live>)| {
+            let Live { phase, arrival, passed_over, .. } = *live.as_ref()?;
+            let Phase::Prompt { left } = phase else { return None };
+            Some(Waiting { slot, left, arrival, passed_over })
+        };
+        let prompts: Vec<Waiting> = self.slots.iter().enumerate().filter_map(waiting).collect();
+        let decoding = self.decoding();
+        let Some(next) = self.turns.next(&prompts, decoding, &self.options.prefill) else {
+            return decoding.then_some(Step::Round);
+        };
+        for prompt in prompts {
+            if let Some(live) = &mut self.slots[prompt.slot] {
+                let own = prompt.slot == next.slot;
+                live.passed_over = if own { 0 } else { prompt.passed_over + 1 };
             }
         }
-        Ok(())
+        Some(Step::Piece(next.slot))
     }
 
-    /// Pieces and rounds take turns where there is both; prompts go in slot order.
-    fn pick(&mut self) -> Option<Step> {
-        let phase = |live: &Option<Live>| live.as_ref().map(|live| live.phase);
-        let prompt =
-            self.slots.iter().position(|live| matches!(phase(live), Some(Phase::Prompt { .. })));
-        let decoding = self.slots.iter().any(|live| phase(live) == Some(Phase::Decode));
-        match prompt {
-            Some(slot) if !(decoding && self.round_due) => {
-                self.round_due = true;
-                Some(Step::Piece(slot))
-            }
-            _ => {
-                self.round_due = false;
-                decoding.then_some(Step::Round)
-            }
-        }
+    fn decoding(&self) -> bool {
+        self.slots.iter().flatten().any(|live| live.phase == Phase::Decode)
+    }
+
+    /// Rows of the next piece of a prompt that has `left` of them.
+    pub(crate) fn piece_rows(&self, left: usize) -> usize {
+        let Prefill { chunk, budget, .. } = self.options.prefill;
+        let most = if self.decoding() { chunk.min(budget) } else { chunk };
+        left.min(most.clamp(1, self.info.chunk_rows))
     }
 
     /// Runs the slot's next prompt rows, and its first choice after the last of them.
@@ -207,15 +203,16 @@ impl Scheduler {
     }
 
     fn run_piece(&mut self, slot: SlotId, pass: &mut Pass) -> RunnerResult<Option<End>> {
-        let Some(live) = &mut self.slots[slot] else { return Ok(None) };
+        let Some(live) = &self.slots[slot] else { return Ok(None) };
         let Phase::Prompt { left } = live.phase else { return Ok(None) };
-        let rows = left;
-        let left = self.runner.piece(slot, left.min(self.info.chunk_rows))?;
-        self.shared.counters.prompt_tokens.fetch_add((rows - left) as u64, Relaxed);
-        (pass.streams, pass.rows) = (1, rows - left);
-        pass.mark("rows");
-        live.phase = Phase::Prompt { left };
         if left > 0 {
+            self.run_rows(slot, left)?;
+        }
+        let Some(live) = &mut self.slots[slot] else { return Ok(None) };
+        let Phase::Prompt { left: still } = live.phase else { return Ok(None) };
+        (pass.streams, pass.rows) = (1, left - still);
+        pass.mark("rows");
+        if still > 0 {
             return Ok(None);
         }
         live.phase = Phase::Decode;
@@ -237,19 +234,40 @@ impl Scheduler {
         Ok(end)
     }
 
+    /// Runs the next of the `left` rows of the slot's prompt.
+    fn run_rows(&mut self, slot: SlotId, left: usize) -> RunnerResult<()> {
+        let rows = self.piece_rows(left);
+        if rows < left {
+            self.runner.stage(slot, rows, self.piece_rows(left - rows))?;
+        }
+        let still = self.runner.piece(slot, rows)?;
+        let counters = &self.shared.counters;
+        counters.prompt_tokens.fetch_add((left - still) as u64, Relaxed);
+        counters.staged(self.runner.staged());
+        if let Some(live) = &mut self.slots[slot] {
+            live.phase = Phase::Prompt { left: still };
+            live.show_progress();
+        }
+        self.keep_prompt(slot, still);
+        Ok(())
+    }
+
     /// Ends the slot's request and frees the slot, in the order that lets its reader find it free.
     pub(crate) fn end(&mut self, slot: SlotId, end: End) -> Result<(), Fatal> {
+        if matches!(end, End::Finished(_) | End::Cancelled) {
+            self.keep_state(slot);
+        }
         let freed = self.free(slot);
+        self.shared.counters.pool(self.runner.pool());
         if let Some(live) = self.slots[slot].take() {
             self.shared.running.fetch_sub(1, Relaxed);
-            self.shared.counters.kv_blocks.fetch_sub(live.blocks, Relaxed);
             live.end(end);
         }
         freed
     }
 
     /// Makes the slot a fresh one, whatever it was doing.
-    fn free(&mut self, slot: SlotId) -> Result<(), Fatal> {
+    pub(crate) fn free(&mut self, slot: SlotId) -> Result<(), Fatal> {
         attempt(|| self.runner.release(slot))
             .map_err(|failure| format!("slot {slot} could not be freed: {failure}"))
     }

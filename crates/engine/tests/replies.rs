@@ -38,7 +38,7 @@ fn drain(reply: &mut Reply) -> (Vec<u32>, Event) {
     while let Some(event) = reply.next_blocking() {
         match event {
             Event::Token { id, .. } => tokens.push(id),
-            Event::Started { .. } | Event::PromptLogits { .. } => {}
+            Event::Started { .. } | Event::Prompt { .. } | Event::PromptLogits { .. } => {}
             Event::Finished { .. } | Event::Failed { .. } => return (tokens, event),
         }
     }

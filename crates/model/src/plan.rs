@@ -15,6 +15,8 @@ pub struct PlanRequest {
     pub context: usize,
     /// Positions of the KV pool, all streams together.
     pub pool_positions: usize,
+    /// Bytes that kept prefixes may take outside the pool.
+    pub cache_bytes: u64,
     /// Bytes of the backend's workspace, which the backend computes.
     pub workspace_bytes: u64,
     /// Whether the draft blocks are used.
@@ -60,7 +62,7 @@ pub enum Verdict {
 }
 
 /// A plan: what takes how much, and whether it fits.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     /// Every item once, in the order of a listing.
     pub items: Vec<PlanItem>,
@@ -70,6 +72,8 @@ pub struct Plan {
     pub reason: String,
     /// Blocks of the KV pool.
     pub blocks: usize,
+    /// Bytes of one position of it.
+    pub position_bytes: f64,
 }
 
 impl Plan {
@@ -83,12 +87,36 @@ impl Plan {
 pub fn plan(config: &Config, census: &Census, request: &PlanRequest) -> Plan {
     let blocks = request.pool_positions.div_ceil(BLOCK_POSITIONS);
     let items = items(config, census, request, blocks);
-    let mut plan = Plan { items, verdict: Verdict::Refused, reason: String::new(), blocks };
+    let (verdict, reason) = (Verdict::Refused, String::new());
+    let position_bytes = StateBytes::of(config).kv_per_position();
+    let mut plan = Plan { items, verdict, reason, blocks, position_bytes };
     (plan.verdict, plan.reason) = match refusal(config, request, blocks) {
         Some(reason) => (Verdict::Refused, reason),
         None => weigh(&plan, request.memory_bytes),
     };
     plan
+}
+
+/// Positions of the pool that `request` asks for, cut to what its memory holds beside everything else:
+/// beside the weights too where those fit, and one context in any case.
+pub fn pool_that_fits(config: &Config, census: &Census, request: &PlanRequest) -> usize {
+    let none = Plan {
+        items: items(config, census, request, 0),
+        verdict: Verdict::Refused,
+        reason: String::new(),
+        blocks: 0,
+        position_bytes: 0.0,
+    };
+    let left = request.memory_bytes.saturating_sub(none.bytes(Kind::Allocated));
+    let mapped = none.bytes(Kind::Mapped);
+    let left = if mapped < left { left - mapped } else { left };
+    let (least, most) = (
+        request.context.div_ceil(BLOCK_POSITIONS),
+        request.pool_positions.div_ceil(BLOCK_POSITIONS),
+    );
+    // A model without compressed rows takes nothing of the pool.
+    let fit = left.checked_div(StateBytes::of(config).block).unwrap_or(u64::MAX);
+    usize::try_from(fit).unwrap_or(usize::MAX).clamp(least.min(most), most) * BLOCK_POSITIONS
 }
 
 fn items(config: &Config, census: &Census, r: &PlanRequest, blocks: usize) -> Vec<PlanItem> {
@@ -125,6 +153,10 @@ fn items(config: &Config, census: &Census, r: &PlanRequest, blocks: usize) -> Ve
     items.push(item("window rings", slots * state.rings, Kind::Allocated, how));
     let how = format!("{} B x {slots} slots", state.open_groups);
     items.push(item("open groups", slots * state.open_groups, Kind::Allocated, how));
+    if r.cache_bytes > 0 {
+        let how = "kept prefixes outside the pool, at most".to_owned();
+        items.push(item("prefix cache", r.cache_bytes, Kind::Allocated, how));
+    }
     let how = "the backend's buffers of one pass".to_owned();
     items.push(item("workspace", r.workspace_bytes, Kind::Allocated, how));
     items
@@ -148,7 +180,11 @@ fn weigh(plan: &Plan, memory: u64) -> (Verdict, String) {
     let (allocated, mapped) = (plan.bytes(Kind::Allocated), plan.bytes(Kind::Mapped));
     let [a, m, all] = [allocated, mapped, memory].map(human);
     if allocated > memory {
-        return (Verdict::Refused, format!("{a} to allocate is more than {all} of memory"));
+        let pool = plan.items.iter().find(|item| item.name == "KV pool");
+        let pool = pool.map_or(String::new(), |pool| {
+            format!(", of which the KV pool is {} ({})", human(pool.bytes), pool.how)
+        });
+        return (Verdict::Refused, format!("{a} to allocate is more than {all} of memory{pool}"));
     }
     if allocated + mapped > memory {
         let left = human(memory - allocated);
@@ -187,6 +223,7 @@ mod tests {
             slots: 4,
             context: 65536,
             pool_positions: 131_072,
+            cache_bytes: 0,
             workspace_bytes: 1_000_000_000,
             drafts: true,
             memory_bytes: 400_000_000_000,
@@ -224,7 +261,34 @@ mod tests {
 
         let p = release_plan(PlanRequest { memory_bytes: 1_000_000_000, ..request() });
         assert_eq!(p.verdict, Verdict::Refused);
-        assert_eq!(p.reason, "1.13 GB to allocate is more than 1.00 GB of memory");
+        assert_eq!(
+            p.reason,
+            "1.13 GB to allocate is more than 1.00 GB of memory, of which the KV pool is 117 MB \
+             (512 blocks x 256 positions x 890 B)"
+        );
+    }
+
+    #[test]
+    fn a_pool_is_cut_to_what_memory_holds() {
+        let fits = |memory_bytes| {
+            let request = PlanRequest { memory_bytes, ..request() };
+            pool_that_fits(&release(), &Census::released(&release()), &request)
+        };
+        assert_eq!(fits(400_000_000_000), 131_072);
+        assert_eq!(fits(u64::MAX), 131_072);
+        let rest = 4 * 43 * 128 * 528 + 4 * 12288 + 1_000_000_000;
+        // Weights do not fit anyway: they leave the pool what is not allocated.
+        assert_eq!(fits(rest + 300 * 256 * 890), 300 * 256);
+        assert_eq!(fits(rest + 300 * 256 * 890 - 1), 299 * 256);
+        // One context stays, and is refused by the plan.
+        assert_eq!(fits(rest), 65536);
+        let cached = PlanRequest {
+            cache_bytes: 256 * 890,
+            memory_bytes: rest + 300 * 256 * 890,
+            ..request()
+        };
+        let cached = pool_that_fits(&release(), &Census::released(&release()), &cached);
+        assert_eq!(cached, 299 * 256);
     }
 
     #[test]

@@ -17,6 +17,11 @@ use crate::params::{Defaults, Params};
 use crate::reply::{Reply, Setting};
 use crate::talk::{Pieces, Talk};
 
+/// The release's token before a user's message.
+const USER: &str = "<｜User｜>";
+/// The release's token before a reply.
+const ASSISTANT: &str = "<｜Assistant｜>";
+
 /// A whole chat reply, in deepseek-recipe's form.
 type ChatResponse = <ChatCompletionRequest as ProtocolRequest>::Response;
 
@@ -161,8 +166,23 @@ impl Api {
             end_tokens,
             logprobs: params.logprobs,
             drafts: params.drafts,
+            cache: params.cache,
+            marks: self.marks(&prompt),
             ..Request::greedy(prompt, params.max_tokens.unwrap_or(left))
         }
+    }
+
+    /// Where a later turn is likely to part from this prompt: before the last user message, which may be
+    /// edited, and before the reply, which begins otherwise once its reasoning is left out.
+    fn marks(&self, prompt: &[u32]) -> Vec<usize> {
+        let last = |name| {
+            let id = self.setting.tokenizer.special_id(name)?;
+            prompt.iter().rposition(|&token| token == id)
+        };
+        let mut marks: Vec<usize> =
+            [USER, ASSISTANT].into_iter().filter_map(last).filter(|&at| at > 0).collect();
+        marks.sort_unstable();
+        marks
     }
 
     /// A new reply's id, and the model it names.

@@ -114,6 +114,8 @@ pub(crate) struct Params {
     pub(crate) bias: Vec<(u32, f32)>,
     /// Whether rounds may carry drafts.
     pub(crate) drafts: bool,
+    /// Whether kept prefixes may be used and made.
+    pub(crate) cache: bool,
     /// Log-probabilities, and how many of the likeliest tokens; each route has its own fields.
     pub(crate) logprobs: Option<usize>,
     /// Reply tokens at most; `None` for what the context has left.
@@ -146,6 +148,7 @@ impl Params {
             },
             bias: bias(body)?,
             drafts: body.flag("draft")?.unwrap_or(true),
+            cache: body.flag("cache")?.unwrap_or(true),
             logprobs: None,
             max_tokens,
             stop: stop(body)?,

@@ -6,7 +6,7 @@ use deepseek_recipe::stream::{
     ChunkGenerator, FinishReason, InferenceChunk, InferenceFinishReason, InferenceTokenLogprob,
     ParsingOptions, PromptUsage, StreamError,
 };
-use finback_engine::{DraftCount, Event, Logprobs, Timings};
+use finback_engine::{DraftCount, Event, Logprobs, Prefix, Timings};
 use finback_tokenizer::Tokenizer;
 use serde_json::{Value, json};
 
@@ -47,7 +47,11 @@ pub(crate) struct Reply<C> {
     /// Bytes that the parser waits with, as they may be the start of a character.
     held: Vec<u8>,
     sha: TokenSha,
+    /// What the prefix cache had of the prompt, once it has a slot.
+    prefix: Option<Prefix>,
     cached_tokens: usize,
+    /// Prompt tokens run or restored so far; `None` before it has a slot.
+    prompt_done: Option<usize>,
     /// The engine's figures as of the last event that had some.
     timings: Timings,
 }
@@ -73,7 +77,9 @@ impl<C: Send + 'static> Reply<C> {
             markup,
             held: Vec::new(),
             sha: TokenSha::default(),
+            prefix: None,
             cached_tokens: 0,
+            prompt_done: None,
             timings: Timings::default(),
             setting: setting.clone(),
         }
@@ -82,7 +88,14 @@ impl<C: Send + 'static> Reply<C> {
     /// Takes the next event; the chunks are what it adds to the reply.
     pub(crate) fn push(&mut self, event: Event) -> (Vec<C>, Progress) {
         let fed = match event {
-            Event::Started { cached_tokens } => self.start(cached_tokens),
+            Event::Started { cached_tokens, prefix } => {
+                self.prefix = prefix;
+                self.start(cached_tokens)
+            }
+            Event::Prompt { done } => {
+                self.prompt_done = Some(done);
+                Ok(Vec::new())
+            }
             Event::Token { id, logprobs, timings, .. } => {
                 self.timings = timings;
                 self.token(id, logprobs)
@@ -106,6 +119,7 @@ impl<C: Send + 'static> Reply<C> {
 
     fn start(&mut self, cached_tokens: usize) -> Result<Vec<C>, StreamError> {
         self.cached_tokens = cached_tokens;
+        self.prompt_done = Some(cached_tokens);
         self.parser.feed(InferenceChunk::Ready {
             system_fingerprint: Some(self.setting.fingerprint.clone()),
             prompt_usage: PromptUsage {
@@ -165,7 +179,9 @@ impl<C: Send + 'static> Reply<C> {
         let tally = lock(&self.tally);
         Report {
             prompt_tokens: self.prompt_tokens,
+            prompt_done: self.prompt_done,
             cached_tokens: self.cached_tokens,
+            prefix: self.prefix.clone(),
             completion_tokens: tally.tokens,
             token_sha: self.sha.hex(),
             finish: tally.finish.map(finish_name),
@@ -193,6 +209,10 @@ pub struct Report {
     pub prompt_tokens: usize,
     /// Prompt tokens that were restored instead of run.
     pub cached_tokens: usize,
+    /// What the prefix cache had of the prompt; `None` where it was not asked.
+    pub prefix: Option<Prefix>,
+    /// Prompt tokens run or restored so far; `None` before the request has a slot.
+    pub prompt_done: Option<usize>,
     /// Reply tokens, the end token among them.
     pub completion_tokens: usize,
     /// SHA-256 over the reply's ids as little-endian `u32`, in hex.
@@ -218,6 +238,22 @@ impl Report {
         rate(self.completion_tokens.saturating_sub(1), self.timings.decode_s)
     }
 
+    /// The `finback` object of a reply that is on its way.
+    #[must_use]
+    pub fn progress(&self) -> Value {
+        let phase = match (self.prompt_done, self.completion_tokens) {
+            (None, _) => "queue",
+            (_, 0) => "prompt",
+            _ => "reply",
+        };
+        json!({
+            "phase": phase,
+            "prompt_tokens": self.prompt_tokens,
+            "prompt_done": self.prompt_done.unwrap_or(0),
+            "completion_tokens": self.completion_tokens,
+        })
+    }
+
     /// The `finback` object of a reply.
     #[must_use]
     pub fn to_json(&self) -> Value {
@@ -233,6 +269,9 @@ impl Report {
         json!({
             "token_sha": self.token_sha,
             "cached_tokens": self.cached_tokens,
+            "cache": self.prefix.as_ref().map(|Prefix { restored, matched, kept }| {
+                json!({"restored": restored, "matched": matched, "kept": kept})
+            }),
             "rounds": rounds,
             "drafts": {"offered": drafted, "accepted": accepted, "by_position": places},
             "numerics": self.numerics,

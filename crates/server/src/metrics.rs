@@ -8,6 +8,8 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
+use finback_engine::Lookups;
+
 use crate::app::App;
 
 /// How requests ended, in the order of [`Outcomes`].
@@ -50,6 +52,33 @@ fn text(app: &App) -> String {
     page.family("finback_kv_blocks", "gauge", "KV blocks there are", stats.kv_blocks_total);
     let share = stats.kv_blocks as f64 / stats.kv_blocks_total.max(1) as f64;
     page.again("vllm:kv_cache_usage_perc", "gauge", share);
+    let (kept, free) = (stats.kv_blocks_kept, stats.kv_blocks_free);
+    page.family("finback_kv_blocks_kept", "gauge", "KV blocks held by kept prefixes alone", kept);
+    page.family("finback_kv_blocks_free", "gauge", "KV blocks nothing holds", free);
+    let entries = stats.cache_entries;
+    page.family("finback_prompt_cache_entries", "gauge", "Prefixes kept", entries);
+    let (name, bytes) = ("finback_prompt_cache_bytes", stats.cache_bytes);
+    page.family(name, "gauge", "Bytes of kept prefixes outside the KV pool", bytes);
+    let (name, dropped) = ("finback_prompt_cache_dropped_total", stats.cache_dropped);
+    page.family(name, "counter", "Kept prefixes dropped for others or for KV blocks", dropped);
+    let (name, Lookups { hits, partial, misses }) = ("finback_prompt_cache_total", stats.prefixes);
+    page.head(
+        name,
+        "counter",
+        "Prompts by how much of what they share with kept prefixes they got",
+    );
+    for (outcome, count) in [("hit", hits), ("partial", partial), ("miss", misses)] {
+        page.line(name, &[("outcome", &outcome)], count);
+    }
+    let (name, cached) = ("finback_cached_tokens_total", stats.cached_tokens);
+    page.family(name, "counter", "Prompt tokens that were restored instead of run", cached);
+    page.again("vllm:prefix_cache_queries_total", "counter", cached + stats.prompt_tokens);
+    page.again("vllm:prefix_cache_hits_total", "counter", cached);
+    let (name, staged) = ("finback_staged_pieces_total", stats.staged);
+    page.head(name, "counter", "Prompt pieces by whether their host reads had begun before them");
+    for (outcome, count) in [("hit", staged.hits), ("miss", staged.misses)] {
+        page.line(name, &[("outcome", &outcome)], count);
+    }
     let prompt = stats.prompt_tokens;
     page.family("finback_prompt_tokens_total", "counter", "Prompt tokens that were run", prompt);
     page.again("vllm:prompt_tokens_total", "counter", prompt);

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use finback_model::plan::{Kind, Plan, Verdict, human};
+use finback_ops::BLOCK_POSITIONS;
 use serde_json::{Value, json};
 
 use crate::load;
@@ -32,6 +33,9 @@ pub fn plan_text(plan: &Plan) -> String {
         let _ =
             writeln!(text, "  {:<16} {bytes:>8}  {:<9}  {}", item.name, kind(item.kind), item.how);
     }
+    let (positions, each) = (plan.blocks * BLOCK_POSITIONS, plan.position_bytes);
+    let mib = positions as f64 * each / f64::from(1 << 20);
+    let _ = writeln!(text, "  pool: {positions} positions x {each} B = {mib:.1} MiB");
     let _ = writeln!(text, "  {}: {}", verdict(plan.verdict), plan.reason);
     text
 }
@@ -68,6 +72,7 @@ fn to_json(plan: &Plan, context: usize) -> Value {
         "reason": plan.reason,
         "context": context,
         "kv_blocks": plan.blocks,
+        "kv_position_bytes": plan.position_bytes,
         "allocated_bytes": plan.bytes(Kind::Allocated),
         "mapped_bytes": plan.bytes(Kind::Mapped),
         "by_row_bytes": plan.bytes(Kind::ByRow),

@@ -42,7 +42,13 @@ static ALL: &[&Declared] = &[
     &CONTEXT.declared,
     &PARALLEL.declared,
     &PLAIN_STREAMS.declared,
+    &POOL_TOKENS.declared,
     &PREFILL_CHUNK.declared,
+    &PREFILL_BUDGET.declared,
+    &PREFILL_ORDER.declared,
+    &DECODE_SHARE.declared,
+    &PROMPT_CACHE_GIB.declared,
+    &PROMPT_CACHE_EVERY.declared,
     &HOST.declared,
     &PORT.declared,
     &QUEUE.declared,
@@ -222,6 +228,18 @@ pub static PLAIN_STREAMS: Setting<Option<usize>> = Setting::new(Declared {
     ..BASE
 });
 
+/// Positions of the KV pool.
+pub static POOL_TOKENS: Setting<Option<usize>> = Setting::new(Declared {
+    name: "pool-tokens",
+    kind: Kind::Int { min: 256, max: 1 << 30 },
+    unset: "--parallel times --context, less where memory is short",
+    category: Category::Resources,
+    commands: &[Serve, Plan, Doctor],
+    help: "Tokens that all requests and kept prefixes share, in whole blocks of 256; requests that \
+           find too few free wait",
+    ..BASE
+});
+
 /// Prompt rows run between two looks at the queue.
 pub static PREFILL_CHUNK: Setting<usize> = Setting::new(Declared {
     name: "prefill-chunk",
@@ -230,6 +248,64 @@ pub static PREFILL_CHUNK: Setting<usize> = Setting::new(Declared {
     category: Category::Resources,
     commands: ENGINE,
     help: "Prompt tokens run in one piece; a reply's bits do not depend on it",
+    ..BASE
+});
+
+/// Prompt rows of a piece while replies decode.
+pub static PREFILL_BUDGET: Setting<Option<usize>> = Setting::new(Declared {
+    name: "prefill-budget",
+    kind: Kind::Int { min: 1, max: 8192 },
+    unset: "--prefill-chunk",
+    category: Category::Resources,
+    commands: &[Serve, Plan, Doctor],
+    help: "Prompt tokens run in one piece while replies decode, --prefill-chunk at most",
+    ..BASE
+});
+
+/// Which of several prompts is next.
+pub static PREFILL_ORDER: Setting<String> = Setting::new(Declared {
+    name: "prefill-order",
+    kind: Kind::Choice(&["srpt", "fcfs"]),
+    default: "srpt",
+    category: Category::Resources,
+    commands: &[Serve, Plan, Doctor],
+    help: "Whose piece is next: the prompt with the fewest tokens left, or the first that came; one \
+           passed over 8 times is next in any case",
+    ..BASE
+});
+
+/// What replies get of the time while prompts wait.
+pub static DECODE_SHARE: Setting<f64> = Setting::new(Declared {
+    name: "decode-share",
+    kind: Kind::Float { min: 0.0, max: 0.99 },
+    default: "0.25",
+    category: Category::Resources,
+    commands: &[Serve, Plan, Doctor],
+    help: "Share of the time that replies get while prompts run; with 0 a prompt runs whole before \
+           they go on",
+    ..BASE
+});
+
+/// Memory of kept prefixes.
+pub static PROMPT_CACHE_GIB: Setting<f64> = Setting::new(Declared {
+    name: "prompt-cache-gib",
+    kind: Kind::Float { min: 0.0, max: 4096.0 },
+    default: "0.5",
+    category: Category::Resources,
+    commands: &[Serve, Chat, Plan, Doctor],
+    help: "GiB for kept prefixes outside the KV pool, so that prompts which begin alike begin where \
+           they differ; 0 keeps none. Replies are the same",
+    ..BASE
+});
+
+/// How often a long prompt is kept on its way.
+pub static PROMPT_CACHE_EVERY: Setting<usize> = Setting::new(Declared {
+    name: "prompt-cache-every",
+    kind: Kind::Int { min: 256, max: 1 << 24 },
+    default: "4096",
+    category: Category::Resources,
+    commands: &[Serve, Chat, Plan, Doctor],
+    help: "Tokens between the places at which a long prompt is kept on its way",
     ..BASE
 });
 

@@ -13,7 +13,7 @@ mod requests;
 
 use std::sync::{Arc, OnceLock};
 
-use finback_engine::{DraftCount, Event, FinishReason, Timings};
+use finback_engine::{DraftCount, Event, FinishReason, Prefix, Timings};
 use finback_protocol::{Api, ApiOptions, Defaults, Output, Prepared, Progress};
 use finback_tokenizer::{SYNTHETIC, Tokenizer};
 use serde_json::Value;
@@ -73,7 +73,9 @@ fn token(id: u32) -> Event {
 /// Sends the events of a reply of `ids`; returns the chunks and how it stood at the end. As the
 /// server, it stops once the reply is whole.
 fn play(output: &mut Output, ids: &[u32], reason: FinishReason) -> (Vec<Value>, Progress) {
-    let events = std::iter::once(Event::Started { cached_tokens: 4 })
+    let prefix = Some(Prefix { restored: 4, matched: 6, kept: vec![2, 4] });
+    let events = std::iter::once(Event::Started { cached_tokens: 4, prefix })
+        .chain([Event::Prompt { done: 9 }])
         .chain(ids.iter().map(|&id| token(id)))
         .chain([Event::Finished { reason, timings: timings() }]);
     let mut chunks = Vec::new();

@@ -291,6 +291,7 @@ fn penalties_bias_and_log_probabilities_have_ranges() {
             "is \"five\"; accepted: token ids as keys".into(),
         ),
         (json!({"draft": 1}), "draft", "is 1; accepted: true or false".into()),
+        (json!({"cache": "no"}), "cache", "is \"no\"; accepted: true or false".into()),
     ] {
         for error in [refused(&fields), chat_refused(&fields)] {
             assert_eq!(error.to_string(), format!("{field} {message}"));

@@ -55,7 +55,8 @@ fn a_whole_chat_reply_has_reasoning_content_usage_and_runtime() {
     assert_eq!(
         body["finback"],
         json!({
-            "token_sha": sha(&reply), "cached_tokens": 4, "rounds": 4,
+            "token_sha": sha(&reply), "cached_tokens": 4,
+            "cache": {"restored": 4, "matched": 6, "kept": [2, 4]}, "rounds": 4,
             "drafts": {"offered": 8, "accepted": 3, "by_position": [
                 {"offered": 4, "accepted": 2}, {"offered": 4, "accepted": 1}]}, "numerics": "release",
             "timings": {"queue_s": 0.25, "prompt_s": 2.0, "decode_s": 0.5,
@@ -244,7 +245,7 @@ fn without_thinking_no_token_is_reasoning() {
 #[test]
 fn an_engine_failure_fails_the_reply() {
     let mut output = chat(&json!({"stream": true})).output;
-    output.push(Event::Started { cached_tokens: 0 });
+    output.push(Event::Started { cached_tokens: 0, prefix: None });
     let (chunks, progress) = output.push(Event::Failed { message: "the device is gone".into() });
     assert_eq!((chunks.len(), progress), (0, Progress::Failed("the device is gone".into())));
 }
@@ -313,7 +314,7 @@ fn with_logprobs(prepared: Prepared, reply: &[u32]) -> (Vec<Value>, Value) {
     let count = prepared.request.logprobs.unwrap();
     let a = ids("a")[0];
     let mut output = prepared.output;
-    let mut chunks = output.push(Event::Started { cached_tokens: 0 }).0;
+    let mut chunks = output.push(Event::Started { cached_tokens: 0, prefix: None }).0;
     for (place, &id) in reply.iter().enumerate() {
         let top = [(a, -0.25)].into_iter().take(count).collect();
         let logprobs = Some(Logprobs { own: -(place as f32), top });
@@ -388,4 +389,20 @@ fn a_token_that_a_stop_text_splits_is_reported_once() {
             .collect();
         assert_eq!(tokens, ["a", "b", "!"]);
     }
+}
+
+#[test]
+fn a_reply_on_its_way_says_how_far_it_is() {
+    let mut output = chat(&json!({"stream": true})).output;
+    let prompt = output.report().prompt_tokens;
+    let mut at = |event: Option<Event>| {
+        event.into_iter().for_each(|event| drop(output.push(event)));
+        let progress = output.report().progress();
+        (progress["phase"].clone(), progress["prompt_done"].clone())
+    };
+    assert_eq!(at(None), (json!("queue"), json!(0)));
+    let started = Event::Started { cached_tokens: 3, prefix: None };
+    assert_eq!(at(Some(started)), (json!("prompt"), json!(3)));
+    assert_eq!(at(Some(Event::Prompt { done: prompt })), (json!("prompt"), json!(prompt)));
+    assert_eq!(at(Some(crate::token(5))).0, json!("reply"));
 }

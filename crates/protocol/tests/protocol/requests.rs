@@ -29,6 +29,10 @@ fn a_chat_is_rendered_as_the_release_does() {
          value, the more thorough the reasoning)\n\nBe brief.<｜User｜>Hi <｜Assistant｜>\
          <｜Assistant｜></think>Hello<｜end▁of▁sentence｜><｜User｜>Bye<｜Assistant｜><think>"
     );
+    // Before the last user message, and before the reply.
+    let parts: Vec<String> =
+        request.marks.iter().map(|&at| tokenizer().decode(&request.prompt[at..])).collect();
+    assert_eq!(parts, ["<｜User｜>Bye<｜Assistant｜><think>", "<｜Assistant｜><think>"]);
     let assistant = tokenizer().special_id("<｜Assistant｜>").unwrap();
     let turns = request.prompt.iter().filter(|&&id| id == assistant).count();
     assert_eq!(turns, 2, "text that spells a turn is no turn");
@@ -157,15 +161,15 @@ fn generation_config_sets_defaults() {
 #[test]
 fn penalties_bias_drafts_and_log_probabilities_reach_the_engine() {
     let plain = completion(&json!({"prompt": "a"}));
-    assert!(plain.penalties.is_none() && plain.bias.is_empty() && plain.drafts);
+    assert!(plain.penalties.is_none() && plain.bias.is_empty() && plain.drafts && plain.cache);
     assert_eq!(plain.logprobs, None);
     let request = completion(&json!({
-        "prompt": "a", "presence_penalty": -2, "frequency_penalty": 0.5, "draft": false,
+        "prompt": "a", "presence_penalty": -2, "frequency_penalty": 0.5, "draft": false, "cache": false,
         "logit_bias": {"12": -100, "7": 1.5}, "logprobs": 5,
     }));
     assert_eq!(request.penalties, Penalties { presence: -2.0, frequency: 0.5 });
     assert_eq!(request.bias, [(7, 1.5), (12, -100.0)]);
-    assert_eq!((request.drafts, request.logprobs), (false, Some(5)));
+    assert_eq!((request.drafts, request.cache, request.logprobs), (false, false, Some(5)));
     let messages = json!([{"role": "user", "content": "Hi"}]);
     let asked = |fields: Value| {
         let mut body = json!({"messages": messages});
