@@ -7,6 +7,7 @@ mod commands;
 mod documents;
 mod ends;
 mod exact;
+mod faults;
 mod fields;
 mod http;
 mod profile;
