@@ -42,6 +42,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "           memory  of bandwidth   cache: the instructions' limit   memory of the limit"
     );
     for (name, format) in FORMATS {
+        // Next to what it is compared with: a neighbour's use of the memory comes and goes.
+        let read = machine.read_bandwidth()?;
         let memory = bench.memory_rate(format, 1)?;
         let cached = bench.cache_rate(format)?;
         println!(
