@@ -9,6 +9,7 @@ PAD = 2
 MIXES = {
     "base": {"chat": 0.36, "needle": 0.24, "lookup": 0.07, "tool": 0.11, "json": 0.08, "copy": 0.06, "text": 0.08},
     "long": {"chat": 0.30, "needle": 0.34, "lookup": 0.09, "tool": 0.09, "json": 0.07, "copy": 0.06, "text": 0.05},
+    "patch": {"chat": 0.36, "needle": 0.42, "lookup": 0.04, "tool": 0.09, "json": 0.06, "copy": 0.03},
     "final": {"chat": 0.50, "needle": 0.17, "lookup": 0.05, "tool": 0.13, "json": 0.08, "copy": 0.04, "text": 0.03},
 }
 

@@ -11,14 +11,15 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-NAMES = {"short": "2,048 tokens, all rows", "long": "8,192 tokens, selection", "mixed": "2,048 and 8,192, selection"}
+NAMES = {"short": "2,048 tokens, all rows", "long": "8,192 tokens, selection", "mixed": "2,048 and 8,192, selection", "wide": "the same, wider talk", "settle": "the same, falling rate"}
 
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     ap.add_argument("out"), ap.add_argument("logs", nargs="+")
     a = ap.parse_args()
-    rows = [row for path in a.logs for row in json.load(open(path))["log"]]
+    logs = [json.load(open(path))["log"] for path in a.logs]
+    rows = [row for log in logs for row in log]
     fig, (left, right) = plt.subplots(1, 2, figsize=(12, 4.2))
     for name, label in NAMES.items():
         part = [r for r in rows if r[0] == name]
@@ -28,7 +29,7 @@ def main():
             left.plot(x, [r[3] for r in part], color=line.get_color(), alpha=0.35)
     left.set(yscale="log", xlabel="seconds of training", ylabel="loss a token", title="Backbone (pale: all text, weighted)")
     left.legend(fontsize=8), left.grid(alpha=0.3)
-    part = [r for r in rows if r[0] == "drafts"]
+    part = next((p for p in ([r for r in log if r[0] == "drafts"] for log in logs[::-1]) if p), [])  # the last that were trained
     if part:
         x = [r[1] for r in part]
         right.plot(x, [r[4] for r in part], label="accepted drafts of 5")

@@ -161,13 +161,16 @@ class Tasks:
                 p.text("\n" + a, 1)
             p.special(EOS, 1)
             return p
+        if r.random() < 0.65:  # the text need not end in the separator
+            parts[-1] = (parts[-1][0].rstrip(), parts[-1][1])
+        gap = r.choice(["\n\n"] * 6 + ["\n", "\n", " ", "\n\n\n", "\n---\n", "\n\n---\n\n"])
         x = r.random()
         q0, a0 = qs[0]
-        if x < 0.5:
-            first = [{"role": "user", "content": [(r.choice(["", "", "Read this text.\n\n", "Here is a text:\n\n", "Remember what I tell you. "]), 0)] + parts + [("\n\n" + r.choice(["", "", "Question: ", "Now answer: ", "Based on the text, "]) + q0, 0)]}]
-        elif x < 0.65:
+        if x < 0.6:
+            first = [{"role": "user", "content": [(r.choice(["", "", "Read this text.\n\n", "Here is a text:\n\n", "Remember what I tell you. "]), 0)] + parts + [(gap + r.choice(["", "", "", "Question: ", "Now answer: ", "Based on the text, "]) + q0, 0)]}]
+        elif x < 0.72:
             first = [{"role": "user", "content": [(q0 + r.choice(["\n\n", " Here is the text:\n\n", "\n\nText: "]), 0)] + parts}]
-        elif x < 0.8:
+        elif x < 0.84:
             first = [{"role": "system", "content": parts}, {"role": "user", "content": q0}]
         else:
             first = [{"role": "user", "content": parts}, {"role": "assistant", "content": "I have read the text."}, {"role": "user", "content": q0}]
@@ -178,7 +181,7 @@ class Tasks:
         if r.random() < 0.4:
             conv["thinking"] = True
             messages[-1]["reasoning"] = "I look it up in the text."
-        return render(conv)
+        return conv
 
     def lookup(self, r, room):
         n = max(3, min(r.choice([5, 10, 20, 40, 80, 200, 500]), int(room / 14)))
@@ -202,7 +205,7 @@ class Tasks:
             else:
                 messages.append({"role": "user", "content": disguise(q, r)})
             messages.append({"role": "assistant", "content": table[k]})
-        return render({"messages": messages})
+        return {"messages": messages}
 
     def copying(self, r, room):
         x = r.random()
@@ -228,7 +231,7 @@ class Tasks:
         else:
             a0, b0 = r.randint(1, 20), r.randint(1, 5)
             q, a = f"Count from {a0} to {a0 + b0 + 4}.", ", ".join(map(str, range(a0, a0 + b0 + 5)))
-        return render({"messages": [{"role": "user", "content": [(q, 2)]}, {"role": "assistant", "content": a}]})
+        return {"messages": [{"role": "user", "content": [(q, 2)]}, {"role": "assistant", "content": a}]}
 
     def text(self, r, room):
         p, size = Pieces(), 0
@@ -243,11 +246,22 @@ class Tasks:
         p.special(EOS)
         return p
 
+    def conversation(self, kind, r, room):
+        """A conversation of a long-text kind; a needle that is plain completion is left out."""
+        while True:
+            made = {"needle": self.needle, "lookup": self.lookup, "copy": self.copying}[kind](r, room)
+            if isinstance(made, dict):
+                return made
+
     def document(self, kind, r, room):
+        if kind == "text":
+            return self.text(r, room)
         if kind == "chat":
-            return render(self.chat.conversation(r))
-        if kind == "tool":
-            return render(tool_conversation(r, self.chat))
-        if kind == "json":
-            return render(json_conversation(r, self.chat))
-        return {"needle": self.needle, "lookup": self.lookup, "copy": self.copying, "text": self.text}[kind](r, room)
+            made = self.chat.conversation(r)
+        elif kind == "tool":
+            made = tool_conversation(r, self.chat)
+        elif kind == "json":
+            made = json_conversation(r, self.chat)
+        else:
+            made = {"needle": self.needle, "lookup": self.lookup, "copy": self.copying}[kind](r, room)
+        return render(made) if isinstance(made, dict) else made
