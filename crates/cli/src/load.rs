@@ -7,21 +7,23 @@ use anyhow::{Context, bail};
 use finback_checkpoint::is_there;
 use finback_cpu::simd::Isa;
 use finback_cpu::{CpuOps, CpuOptions};
-use finback_engine::{CacheOptions, Engine, Options, Order, Parts, Prefill, Profile};
+use finback_engine::{CacheOptions, DiskOptions, Engine, Options, Order, Parts, Prefill, Profile};
 use finback_model::inspect::Census;
 use finback_model::plan::{Plan, PlanRequest, Verdict, plan, pool_that_fits};
 use finback_model::{Config, ModelRunner, WINDOW_ROWS, spec};
 use finback_ops::{BLOCK_POSITIONS, Limits, ModelSpec, Numerics, Ops, Timed};
 use finback_protocol::Defaults;
 
+use crate::identity;
 use crate::machine;
 use crate::open::{self, GENERATION_FILE, Opened};
 use crate::outfile::OutFile;
 use crate::profile::Recording;
 use crate::settings::table::{
-    CONTEXT, DECODE_SHARE, DRAFT_CONFIDENCE, DRAFT_TOKENS, ISA, NO_DRAFTS, NUMERICS, PARALLEL,
-    PLAIN_STREAMS, POOL_TOKENS, PREFILL_BUDGET, PREFILL_CHUNK, PREFILL_ORDER, PROFILE_ROUNDS,
-    PROMPT_CACHE_EVERY, PROMPT_CACHE_GIB, QUEUE, THINKING, THREADS,
+    BACKEND, CONTEXT, DECODE_SHARE, DRAFT_CONFIDENCE, DRAFT_TOKENS, ISA, NO_DRAFTS, NUMERICS,
+    PARALLEL, PLAIN_STREAMS, POOL_TOKENS, PREFILL_BUDGET, PREFILL_CHUNK, PREFILL_ORDER,
+    PROFILE_ROUNDS, PROMPT_CACHE_DIR, PROMPT_CACHE_DISK_GIB, PROMPT_CACHE_EVERY, PROMPT_CACHE_GIB,
+    QUEUE, THINKING, THREADS,
 };
 use crate::settings::{UsageError, Values};
 
@@ -43,6 +45,8 @@ pub struct Prepared {
     limits: Limits,
     cpu: CpuOptions,
     options: Options,
+    /// Where prefixes outlive the process.
+    disk: Option<DiskOptions>,
     /// Where round times are written.
     profile: Option<PathBuf>,
 }
@@ -104,8 +108,20 @@ pub fn prepare(values: &Values) -> anyhow::Result<Prepared> {
         },
     };
     let profile = values.get(&PROFILE_ROUNDS).map(PathBuf::from);
+    let disk = disk(values, &opened, name, drafts && spec.drafter.is_some())?;
     let spec = Arc::new(spec);
-    Ok(Prepared { opened, plan, defaults, numerics: name, spec, limits, cpu, options, profile })
+    Ok(Prepared {
+        opened,
+        plan,
+        defaults,
+        numerics: name,
+        spec,
+        limits,
+        cpu,
+        options,
+        disk,
+        profile,
+    })
 }
 
 impl Prepared {
@@ -145,11 +161,27 @@ impl Prepared {
         };
         let runner = Box::new(ModelRunner::new(ops, spec));
         let profile = recording.as_ref().map(|recording| recording.profile.clone());
-        Ok((
-            Engine::start_with(runner, self.options, Parts { profile, ..Parts::default() })?,
-            recording,
-        ))
+        let parts = Parts { profile, disk: self.disk.clone(), clock: None };
+        Ok((Engine::start_with(runner, self.options, parts)?, recording))
     }
+}
+
+/// Where kept prefixes go, if anywhere.
+fn disk(
+    values: &Values,
+    opened: &Opened,
+    numerics: &str,
+    drafts: bool,
+) -> anyhow::Result<Option<DiskOptions>> {
+    let bytes = (values.get(&PROMPT_CACHE_DISK_GIB) * f64::from(1 << 30)) as u64;
+    let Some(dir) = values.get(&PROMPT_CACHE_DIR).filter(|_| bytes > 0) else { return Ok(None) };
+    if values.get(&PROMPT_CACHE_GIB) == 0.0 {
+        let text = "--prompt-cache-dir: found beside --prompt-cache-gib 0, which keeps no prefixes; \
+                    accepted: with more than 0";
+        return Err(UsageError(text.to_owned()).into());
+    }
+    let key = identity::key(opened, &values.get(&BACKEND), numerics, drafts)?;
+    Ok(Some(DiskOptions { dir: PathBuf::from(dir), bytes, key }))
 }
 
 fn cpu_options(values: &Values) -> anyhow::Result<CpuOptions> {

@@ -25,7 +25,8 @@ impl Scheduler {
     /// Gives free slots to the requests that came first.
     pub(crate) fn admit(&mut self) -> Result<(), Fatal> {
         while let Some(slot) = self.slots.iter().position(Option::is_none) {
-            let Some(job) = self.queue.pop_front() else { break };
+            let Some(mut job) = self.queue.pop_front() else { break };
+            self.load(&mut job);
             let mut found = match job.caches() {
                 true => self.cache.find(&job.request.prompt),
                 false => Found::default(),
@@ -52,6 +53,35 @@ impl Scheduler {
             self.shared.counters.pool(self.runner.pool());
         }
         Ok(())
+    }
+
+    /// Brings a prefix from the disk where it has a longer one than memory. A job is asked for once.
+    fn load(&mut self, job: &mut Job) {
+        let Some(disk) = &mut self.disk else { return };
+        if !job.caches() || std::mem::replace(&mut job.asked_disk, true) {
+            return;
+        }
+        let prompt = &job.request.prompt;
+        let known = self.cache.find(prompt);
+        let Some((at, state)) = disk.take(prompt, known.prefix.restored) else { return };
+        let ids = &prompt[..at];
+        let snapshot = loop {
+            match attempt(|| self.runner.import(ids, &state)) {
+                Ok(snapshot) => break snapshot,
+                Err(Failure::Runner(RunnerError::Blocks { wanted, .. })) => {
+                    let others_run = self.slots.iter().any(Option::is_some);
+                    let dropped = self.make_room(wanted, &known, others_run);
+                    let Some(dropped) = dropped else { return };
+                    self.forget(&[dropped]);
+                }
+                Err(failure) => {
+                    tracing::warn!(%failure, "a prefix on disk could not be restored");
+                    return;
+                }
+            }
+        };
+        self.shared.counters.disk_read.fetch_add(1, Relaxed);
+        self.keep_in_memory(ids, snapshot);
     }
 
     fn place(&mut self, slot: SlotId, job: Job, found: Found) {
@@ -148,10 +178,13 @@ impl Scheduler {
         self.count_cache();
     }
 
-    fn count_cache(&self) {
+    pub(crate) fn count_cache(&self) {
         let (counters, (entries, bytes)) = (&self.shared.counters, self.cache.size());
         counters.cache_entries.store(entries, Relaxed);
         counters.cache_bytes.store(bytes, Relaxed);
+        if let Some(disk) = &self.disk {
+            counters.disk(disk.size(), disk.counts());
+        }
     }
 
     /// Keeps the state of a prompt that has `left` rows to run, where one is wanted.
@@ -185,6 +218,17 @@ impl Scheduler {
     }
 
     fn keep(&mut self, ids: &[u32], snapshot: Snapshot) {
+        if let Some(disk) = self.disk.as_mut().filter(|disk| disk.wants(ids, &snapshot)) {
+            let mut state = Vec::new();
+            match attempt(|| self.runner.export(snapshot.id, &mut state)) {
+                Ok(()) => disk.put(ids, &snapshot, state),
+                Err(failure) => tracing::warn!(%failure, "a prefix could not be read for the disk"),
+            }
+        }
+        self.keep_in_memory(ids, snapshot);
+    }
+
+    fn keep_in_memory(&mut self, ids: &[u32], snapshot: Snapshot) {
         let waiting = self.queue.iter().filter(|job| job.caches());
         let spared = self.cache.wanted(waiting.map(|job| job.request.prompt.as_slice()));
         let gone = self.cache.insert(ids, snapshot, &spared);

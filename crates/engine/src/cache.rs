@@ -1,9 +1,12 @@
 //! The prefix cache: which states are kept, which one a prompt starts from, which one goes.
 
+mod disk;
 mod tree;
 
 use finback_model::{Snapshot, SnapshotId};
 
+pub(crate) use disk::Disk;
+pub use disk::DiskOptions;
 use tree::{NodeId, Tree};
 
 /// Waiting requests whose best prefix is spared.

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 use finback_model::{Runner, RunnerInfo};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
+use crate::cache::{Disk, DiskOptions};
 use crate::clock::Clock;
 use crate::failure::panic_text;
 use crate::live::Job;
@@ -92,6 +94,14 @@ pub enum StartError {
         /// Slots there are.
         slots: usize,
     },
+    /// The directory of kept prefixes cannot be used.
+    #[error("{}: kept prefixes cannot be stored there: {error}", dir.display())]
+    Disk {
+        /// The directory.
+        dir: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
     /// The system gave no thread.
     #[error("the engine's thread could not start")]
     Thread(#[from] std::io::Error),
@@ -111,6 +121,8 @@ pub struct Load {
 pub struct Parts {
     /// Where the times of its passes go.
     pub profile: Option<Profile>,
+    /// Where kept prefixes outlive the engine, if anywhere.
+    pub disk: Option<DiskOptions>,
     /// By which prompts and replies share the time; the machine's own where there is none.
     pub clock: Option<Box<dyn Clock>>,
 }
@@ -162,7 +174,7 @@ impl Engine {
     pub fn start_with(
         runner: Box<dyn Runner>,
         options: Options,
-        parts: Parts,
+        mut parts: Parts,
     ) -> Result<Self, StartError> {
         let info = runner.info().clone();
         if options.parallel == 0 || options.parallel > info.slots {
@@ -172,6 +184,11 @@ impl Engine {
         if !(0.0..1.0).contains(&found) {
             return Err(StartError::DecodeShare { found });
         }
+        let disk = parts.disk.take().map(|disk| {
+            let dir = disk.dir.clone();
+            Disk::open(disk).map_err(|error| StartError::Disk { dir, error })
+        });
+        let disk = disk.transpose()?;
         let (commands, inbox) = channel();
         let shared = Arc::new(Shared {
             info,
@@ -184,6 +201,7 @@ impl Engine {
         let handle = Handle { commands, shared: Arc::clone(&shared) };
         let thread = std::thread::Builder::new().name("engine".into()).spawn(move || {
             let mut scheduler = Scheduler::new(runner, options, parts, inbox, Arc::clone(&shared));
+            scheduler.disk = disk;
             // A panic leaves the runner in an unknown state: nothing may use it again.
             let end = catch_unwind(AssertUnwindSafe(|| scheduler.run()));
             let reason = match end {
@@ -284,7 +302,7 @@ impl Handle {
         self.check(&request)?;
         self.enter()?;
         let (events, receiver) = unbounded_channel();
-        let job = Job { request, events, submitted: Instant::now() };
+        let job = Job { request, events, submitted: Instant::now(), asked_disk: false };
         if self.commands.send(Command::Submit(job)).is_err() {
             self.shared.waiting.fetch_sub(1, Relaxed);
             return Err(Refusal::Stopped { reason: self.shared.reason().to_owned() });

@@ -22,7 +22,7 @@ mod stats;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-pub use cache::Prefix;
+pub use cache::{DiskOptions, Prefix};
 pub use clock::Clock;
 pub use handle::{CacheOptions, Engine, Handle, Load, Options, Parts, Reply, StartError};
 pub use prefill::{Order, Prefill};

@@ -16,6 +16,8 @@ pub(crate) struct Job {
     pub(crate) request: Request,
     pub(crate) events: UnboundedSender<Event>,
     pub(crate) submitted: Instant,
+    /// Whether the disk was asked for a prefix of its prompt.
+    pub(crate) asked_disk: bool,
 }
 
 impl Job {

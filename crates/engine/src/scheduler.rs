@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use finback_model::{Runner, RunnerInfo, RunnerResult, SlotId};
 
-use crate::cache::PrefixCache;
+use crate::cache::{Disk, PrefixCache};
 use crate::clock::{Clock, Wall};
 use crate::failure::attempt;
 use crate::handle::{Options, Parts, STOPPING, Shared};
@@ -48,6 +48,8 @@ pub(crate) struct Scheduler {
     clock: Box<dyn Clock>,
     turns: Turns,
     pub(crate) cache: PrefixCache,
+    /// Where prefixes are kept beyond this engine's life.
+    pub(crate) disk: Option<Disk>,
     /// Requests that have got a slot so far.
     pub(crate) arrivals: u64,
 }
@@ -75,6 +77,7 @@ impl Scheduler {
             clock: parts.clock.unwrap_or_else(|| Box::new(Wall::default())),
             turns: Turns::default(),
             cache: PrefixCache::new(options.cache.bytes),
+            disk: None,
             arrivals: 0,
         }
     }
@@ -259,6 +262,7 @@ impl Scheduler {
         }
         let freed = self.free(slot);
         self.shared.counters.pool(self.runner.pool());
+        self.count_cache();
         if let Some(live) = self.slots[slot].take() {
             self.shared.running.fetch_sub(1, Relaxed);
             live.end(end);

@@ -39,6 +39,16 @@ pub struct Stats {
     pub cache_bytes: usize,
     /// Prefixes dropped for others or for blocks.
     pub cache_dropped: u64,
+    /// Prefixes kept on disk now.
+    pub disk_entries: usize,
+    /// Bytes of their files.
+    pub disk_bytes: usize,
+    /// Prefixes brought back from the disk.
+    pub disk_read: u64,
+    /// Prefixes written to the disk.
+    pub disk_written: u64,
+    /// Prefixes that could not be written.
+    pub disk_failed: u64,
     /// Prompt pieces by whether what they need from the host was announced.
     pub staged: Staged,
 }
@@ -72,6 +82,11 @@ pub(crate) struct Counters {
     pub(crate) cache_entries: AtomicUsize,
     pub(crate) cache_bytes: AtomicUsize,
     pub(crate) cache_dropped: AtomicU64,
+    disk_entries: AtomicUsize,
+    disk_bytes: AtomicUsize,
+    pub(crate) disk_read: AtomicU64,
+    disk_written: AtomicU64,
+    disk_failed: AtomicU64,
     staged_hits: AtomicU64,
     staged_misses: AtomicU64,
 }
@@ -102,6 +117,13 @@ impl Counters {
     pub(crate) fn pool(&self, pool: PoolUse) {
         self.kv_blocks.store(pool.used, Relaxed);
         self.kv_blocks_kept.store(pool.kept, Relaxed);
+    }
+
+    pub(crate) fn disk(&self, (entries, bytes): (usize, usize), (written, failed): (u64, u64)) {
+        self.disk_entries.store(entries, Relaxed);
+        self.disk_bytes.store(bytes, Relaxed);
+        self.disk_written.store(written, Relaxed);
+        self.disk_failed.store(failed, Relaxed);
     }
 
     pub(crate) fn staged(&self, staged: Staged) {
@@ -137,6 +159,11 @@ impl Counters {
             cache_entries: self.cache_entries.load(Relaxed),
             cache_bytes: self.cache_bytes.load(Relaxed),
             cache_dropped: get(&self.cache_dropped),
+            disk_entries: self.disk_entries.load(Relaxed),
+            disk_bytes: self.disk_bytes.load(Relaxed),
+            disk_read: get(&self.disk_read),
+            disk_written: get(&self.disk_written),
+            disk_failed: get(&self.disk_failed),
             staged: Staged { hits: get(&self.staged_hits), misses: get(&self.staged_misses) },
         }
     }

@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::routing::{get, post};
@@ -12,12 +12,17 @@ use crate::{errors, routes};
 /// Bytes a request body may have: room for a prompt of a million tokens in any form.
 pub const BODY_LIMIT: usize = 32 << 20;
 
+/// The silence after which a stream gets a comment, where nothing else is said.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+
 /// What the routes need.
 #[derive(Debug, Clone)]
 pub struct App {
     pub(crate) api: Arc<Api>,
     pub(crate) engine: Handle,
     pub(crate) outcomes: Arc<Outcomes>,
+    /// A stream that has been silent this long gets a comment.
+    pub(crate) keepalive: Duration,
     /// Unix time of the start, which the model list names.
     pub(crate) created: u64,
 }
@@ -27,7 +32,13 @@ impl App {
     #[must_use]
     pub fn new(api: Arc<Api>, engine: Handle) -> Self {
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-        Self { api, engine, outcomes: Arc::default(), created }
+        Self { api, engine, outcomes: Arc::default(), keepalive: KEEPALIVE, created }
+    }
+
+    /// The app with another time after which a silent stream gets a comment.
+    #[must_use]
+    pub fn with_keepalive(self, keepalive: Duration) -> Self {
+        Self { keepalive, ..self }
     }
 
     /// All routes.

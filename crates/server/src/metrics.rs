@@ -79,6 +79,15 @@ fn text(app: &App) -> String {
     for (outcome, count) in [("hit", staged.hits), ("miss", staged.misses)] {
         page.line(name, &[("outcome", &outcome)], count);
     }
+    let (entries, bytes) = (stats.disk_entries, stats.disk_bytes);
+    page.family("finback_prompt_disk_entries", "gauge", "Prefixes kept on disk", entries);
+    page.family("finback_prompt_disk_bytes", "gauge", "Bytes of their files", bytes);
+    let name = "finback_prompt_disk_total";
+    page.head(name, "counter", "Prefixes read from the disk, written to it, or not written");
+    let (read, written) = (stats.disk_read, stats.disk_written);
+    for (outcome, count) in [("read", read), ("written", written), ("failed", stats.disk_failed)] {
+        page.line(name, &[("outcome", &outcome)], count);
+    }
     let prompt = stats.prompt_tokens;
     page.family("finback_prompt_tokens_total", "counter", "Prompt tokens that were run", prompt);
     page.again("vllm:prompt_tokens_total", "counter", prompt);

@@ -38,7 +38,11 @@ async fn answer(
 ) -> Result<Response, ApiError> {
     let begun = begin(app, request, prepare).await.inspect_err(|_| app.outcomes.count("refused"));
     let (run, stream) = begun?;
-    if stream { Ok(run.into_sse().into_response()) } else { Ok(run.whole().await?.into_response()) }
+    if stream {
+        Ok(run.into_sse(app.keepalive).into_response())
+    } else {
+        Ok(run.whole().await?.into_response())
+    }
 }
 
 /// Puts a request into the engine; `true` beside its run where it wants its reply in pieces.

@@ -81,6 +81,11 @@ impl Run {
         })
     }
 
+    /// How far the reply is.
+    pub(crate) fn progress(&self) -> Value {
+        self.output.report().progress()
+    }
+
     /// The whole reply as one body.
     pub(crate) async fn whole(mut self) -> Result<Json<Value>, ApiError> {
         loop {

@@ -1,24 +1,27 @@
-//! A reply as server-sent events: a chunk an event, `[DONE]` at the end.
+//! A reply as server-sent events: a chunk an event, `[DONE]` at the end, and comments in long silences.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::sse::{Event, Sse};
 use futures_core::Stream;
+use serde_json::json;
+use tokio::time::{Instant, Sleep, sleep};
 
 use crate::run::{Run, Step};
 
-/// A comment is sent where nothing else was for this long, so that no proxy takes a reply that
-/// waits for its slot or its prompt for a dead one.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
-
 impl Run {
-    pub(crate) fn into_sse(self) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
-        let events = Events { run: Some(self), ready: VecDeque::new() };
-        Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE).text("waiting"))
+    /// The events; a comment comes where nothing else has for `keepalive`, so that no proxy takes a
+    /// reply that waits for its slot or its prompt for a dead one.
+    pub(crate) fn into_sse(
+        self,
+        keepalive: Duration,
+    ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+        let silence = Box::pin(sleep(keepalive));
+        Sse::new(Events { run: Some(self), ready: VecDeque::new(), keepalive, silence })
     }
 }
 
@@ -27,21 +30,24 @@ struct Events {
     run: Option<Run>,
     /// Data of events to send.
     ready: VecDeque<String>,
+    keepalive: Duration,
+    /// Ends where a comment is due.
+    silence: Pin<Box<Sleep>>,
 }
 
-impl Stream for Events {
-    type Item = Result<Event, Infallible>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+impl Events {
+    /// The next event's data; waits where there is none yet.
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<String>> {
         loop {
             if let Some(data) = self.ready.pop_front() {
-                return Poll::Ready(Some(Ok(Event::default().data(data))));
+                return Poll::Ready(Some(data));
             }
             let Some(run) = &mut self.run else { return Poll::Ready(None) };
-            let (last, is_end) = match ready!(run.poll_step(cx)) {
-                Step::Chunks(chunks) => (chunks, false),
-                Step::Done(chunks) => (chunks, true),
-                Step::Failed(error) => (vec![error.body()], true),
+            let (last, is_end) = match run.poll_step(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Step::Chunks(chunks)) => (chunks, false),
+                Poll::Ready(Step::Done(chunks)) => (chunks, true),
+                Poll::Ready(Step::Failed(error)) => (vec![error.body()], true),
             };
             self.ready.extend(last.iter().map(ToString::to_string));
             if is_end {
@@ -49,5 +55,31 @@ impl Stream for Events {
                 self.run = None;
             }
         }
+    }
+
+    /// The comment of a silence that has lasted: how far the reply is.
+    fn poll_comment(&mut self, cx: &mut Context<'_>) -> Poll<String> {
+        self.silence.as_mut().poll(cx).map(|()| {
+            let progress = self.run.as_ref().map(Run::progress);
+            json!({"finback": progress}).to_string()
+        })
+    }
+}
+
+impl Stream for Events {
+    type Item = Result<Event, Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let event = match self.poll_data(cx) {
+            Poll::Ready(None) => return Poll::Ready(None),
+            Poll::Ready(Some(data)) => Event::default().data(data),
+            Poll::Pending => match self.poll_comment(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(text) => Event::default().comment(text),
+            },
+        };
+        let next = Instant::now() + self.keepalive;
+        self.silence.as_mut().reset(next);
+        Poll::Ready(Some(Ok(event)))
     }
 }

@@ -15,7 +15,7 @@ use crate::output::print;
 use crate::profile::Recording;
 use crate::session::api;
 use crate::settings::Values;
-use crate::settings::table::{DRAIN_SECONDS, HOST, PORT};
+use crate::settings::table::{DRAIN_SECONDS, HOST, KEEPALIVE_SECONDS, PORT};
 
 /// Loads the checkpoint and answers until Ctrl-C.
 pub async fn run(values: &Values) -> anyhow::Result<()> {
@@ -43,7 +43,8 @@ pub async fn run(values: &Values) -> anyhow::Result<()> {
     let address = listener.local_addr()?;
     let curl = curl(&address.to_string(), &opened.model_id);
     print(&format!("listening  http://{address}\n\n{curl}\n"))?;
-    let app = App::new(Arc::new(api), engine.handle());
+    let keepalive = Duration::from_secs(values.get(&KEEPALIVE_SECONDS));
+    let app = App::new(Arc::new(api), engine.handle()).with_keepalive(keepalive);
     let drain = Duration::from_secs(values.get(&DRAIN_SECONDS));
     serve(listener, app, drain, &signals).await.context("the server")?;
     // A round is recorded after its last token is said: only a thread that has ended has told all.

@@ -49,10 +49,13 @@ static ALL: &[&Declared] = &[
     &DECODE_SHARE.declared,
     &PROMPT_CACHE_GIB.declared,
     &PROMPT_CACHE_EVERY.declared,
+    &PROMPT_CACHE_DIR.declared,
+    &PROMPT_CACHE_DISK_GIB.declared,
     &HOST.declared,
     &PORT.declared,
     &QUEUE.declared,
     &DRAIN_SECONDS.declared,
+    &KEEPALIVE_SECONDS.declared,
     &LOG_LEVEL.declared,
     &LOG_JSON.declared,
     &PROMPT.declared,
@@ -309,6 +312,29 @@ pub static PROMPT_CACHE_EVERY: Setting<usize> = Setting::new(Declared {
     ..BASE
 });
 
+/// Where kept prefixes outlive the process.
+pub static PROMPT_CACHE_DIR: Setting<Option<String>> = Setting::new(Declared {
+    name: "prompt-cache-dir",
+    kind: Kind::Text("DIR"),
+    unset: "prefixes are kept in memory alone",
+    category: Category::Resources,
+    commands: &[Serve, Doctor],
+    help: "Directory where prefixes of 256 tokens and more outlive the process; one server writes it at \
+           a time",
+    ..BASE
+});
+
+/// What they may take there.
+pub static PROMPT_CACHE_DISK_GIB: Setting<f64> = Setting::new(Declared {
+    name: "prompt-cache-disk-gib",
+    kind: Kind::Float { min: 0.0, max: 65536.0 },
+    default: "8",
+    category: Category::Resources,
+    commands: &[Serve, Doctor],
+    help: "GiB that the files in --prompt-cache-dir may take; 0 writes none",
+    ..BASE
+});
+
 // Server
 
 /// The address listened on.
@@ -352,6 +378,18 @@ pub static DRAIN_SECONDS: Setting<u64> = Setting::new(Declared {
     category: Category::Server,
     commands: &[Serve, Doctor],
     help: "Seconds that running replies get to end after the first Ctrl-C or SIGTERM",
+    ..BASE
+});
+
+/// When a silent stream gets a comment.
+pub static KEEPALIVE_SECONDS: Setting<u64> = Setting::new(Declared {
+    name: "keepalive-seconds",
+    kind: Kind::Int { min: 1, max: 3600 },
+    default: "15",
+    category: Category::Server,
+    commands: &[Serve, Doctor],
+    help: "Seconds of silence after which a stream gets a comment with its progress, from the moment \
+           the request is taken",
     ..BASE
 });
 

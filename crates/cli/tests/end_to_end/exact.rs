@@ -70,6 +70,8 @@ fn session(server: &Server, streams: usize, temperature: f64, staggered: bool, a
                 if (stream + streams).is_multiple_of(3) {
                     body["draft"] = json!(false);
                 }
+                // Half of them run their prompts, whatever was kept of them.
+                body["cache"] = json!((stream + streams / 2).is_multiple_of(2));
                 let found = reply(server, &(path, body));
                 assert_eq!(
                     found["token_sha"], alone["token_sha"],

@@ -11,6 +11,7 @@ mod faults;
 mod fields;
 mod http;
 mod profile;
+mod prompts;
 mod settings;
 mod support;
 mod vectors;

@@ -9,6 +9,7 @@
 mod client;
 mod disconnects;
 mod errors;
+mod keepalive;
 mod metrics;
 mod queue;
 mod replies;
@@ -59,10 +60,17 @@ impl Server {
     }
 
     async fn with(runner: FakeRunner, options: Options) -> Self {
+        Self::keeping(runner, options, Duration::from_secs(15)).await
+    }
+
+    /// A server whose silent streams get a comment after `keepalive`.
+    async fn keeping(runner: FakeRunner, options: Options, keepalive: Duration) -> Self {
         let engine = Engine::start(Box::new(runner), options).unwrap();
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        tokio::spawn(axum::serve(listener, app(&engine).router()).into_future());
+        tokio::spawn(
+            axum::serve(listener, app(&engine).with_keepalive(keepalive).router()).into_future(),
+        );
         Self { address, engine }
     }
 
