@@ -1,0 +1,243 @@
+//! The router, the order by expert, and what lies between the experts' products.
+
+use finback_numerics::math;
+
+use super::super::case::{Case, Gate, Rule, Want, bytes};
+use super::super::data::{Data, UNIT, gamma, group_depth, near, nears};
+use super::{by_row, word};
+use crate::args::{Args, GroupArgs, RouteArgs, SumExpertsArgs, SwigluArgs, scoring};
+
+pub fn cases() -> Vec<Case> {
+    vec![
+        route(scoring::SQRT_SOFTPLUS, 200, 6, true),
+        route(scoring::SIGMOID, 24, 3, true),
+        route(scoring::SOFTMAX, 150, 4, false),
+        group_routes(5, 3, 8),
+        group_routes(60, 3, 20),
+        swiglu(true, 10.0),
+        swiglu(false, 0.0),
+        sum_experts(),
+    ]
+}
+
+fn route(scoring: u32, count: usize, topk: usize, normalise: bool) -> Case {
+    let (rows, temperature, scale) = (4, 1.25f32, 1.5f32);
+    let mut data = Data::new(60 + u64::from(scoring));
+    let mut logits = data.floats(rows * count, 4.0);
+    let mut bias = data.floats(count, 0.3);
+    // The second row's logits are few values over equal biases: the choice is by ties.
+    bias[..count / 2].fill(0.5);
+    logits[count..2 * count].iter_mut().for_each(|x| *x = x.round());
+    let (values, biases) = (logits.clone(), bias.clone());
+    let want = move |row: usize| {
+        let x = &values[row * count..][..count];
+        let top = x.iter().fold(f32::NEG_INFINITY, |top, x| top.max(x / temperature));
+        // Softmax sums in the kernel's own order: to choose, only the order of scores matters.
+        let score = |x: f32| match scoring {
+            scoring::SQRT_SOFTPLUS => math::softplus(x / temperature).sqrt(),
+            scoring::SIGMOID => math::sigmoid(x / temperature),
+            _ => math::exp(x / temperature - top),
+        };
+        let all: f64 = x.iter().map(|&x| f64::from(score(x))).sum();
+        let divide = if scoring == scoring::SOFTMAX { all as f32 } else { 1.0 };
+        let score = |e: usize| score(x[e]) / divide;
+        let mut order: Vec<usize> = (0..count).collect();
+        order.sort_by(|&a, &b| {
+            (score(b) + biases[b]).total_cmp(&(score(a) + biases[a])).then(a.cmp(&b))
+        });
+        order.truncate(topk);
+        order.sort_unstable();
+        let exact = |e: usize| {
+            let x = f64::from(x[e]) / f64::from(temperature);
+            match scoring {
+                scoring::SQRT_SOFTPLUS => (x.max(0.0) + (-x.abs()).exp().ln_1p()).sqrt(),
+                scoring::SIGMOID => 1.0 / (1.0 + (-x).exp()),
+                _ => f64::from(score(e)),
+            }
+        };
+        let sum: f64 = order.iter().map(|&e| exact(e)).sum();
+        let divisor = if normalise { sum } else { 1.0 };
+        let weights = nears(order.iter().map(|&e| {
+            let value = exact(e) / divisor * f64::from(scale);
+            // The division by the temperature, the function's few units, and the sums.
+            let steps = 16 + topk + group_depth(count);
+            near(value, value * (gamma(steps) + 8.0 * x[e].abs() as f64 * UNIT), false)
+        }));
+        let ids: Vec<u32> = order.iter().map(|&e| word(e)).collect();
+        vec![Want::Bytes(bytes(&ids)), weights]
+    };
+    Case::new("route", format!("{topk} of {count}, scoring {scoring}"), rows)
+        .row("logits", &logits)
+        .shared("bias", &bias)
+        .out("experts", topk * 4)
+        .out("weights", topk * 4)
+        .launch(move |at, rows| {
+            let args = RouteArgs {
+                logits: at.of("logits"),
+                bias: at.of("bias"),
+                experts: at.of("experts"),
+                weights: at.of("weights"),
+                count: word(count),
+                topk: word(topk),
+                scoring,
+                normalise: normalise.into(),
+                temperature,
+                scale,
+            };
+            (args.bytes(), by_row(rows))
+        })
+        .want(want)
+        // Choices stay experts of the layer, whatever a logit is.
+        .strike("logits", 0, f32::NAN, Rule::Check("experts", ascending))
+        .strike("logits", 0, f32::INFINITY, Rule::Check("experts", ascending))
+        .fault("ROUTE_NO_BIAS", Gate::Reference)
+        .fault("ROUTE_TIES_HIGH", Gate::Reference)
+}
+
+fn ascending(_: &[u8], after: &[u8]) -> bool {
+    let ids: Vec<u32> = after.as_chunks::<4>().0.iter().map(|b| u32::from_ne_bytes(*b)).collect();
+    ids.is_sorted_by(|a, b| a < b) && ids.iter().all(|&id| id < 200)
+}
+
+/// The whole batch is one unit: what it sorts is the batch.
+fn group_routes(rows: usize, topk: usize, experts: usize) -> Case {
+    let mut data = Data::new(rows as u64);
+    let routes = rows * topk;
+    let mut ids = Vec::with_capacity(routes);
+    for _ in 0..rows {
+        // Distinct experts, ascending, as the router gives them.
+        let first = data.below(1, experts - 2 * topk)[0];
+        ids.extend((0..word(topk)).map(|i| first + 2 * i));
+    }
+    let weights = data.floats(routes, 1.0);
+    let groups_max = routes.min(experts);
+    let (list, held) = (ids.clone(), weights.clone());
+    let want = move |_: usize| {
+        let mut order: Vec<usize> = (0..routes).collect();
+        order.sort_by_key(|&i| (list[i], i));
+        let mut places = vec![0; routes];
+        order.iter().enumerate().for_each(|(place, &i)| places[i] = word(place));
+        let sorted_rows: Vec<u32> = order.iter().map(|&i| word(i / topk)).collect();
+        let sorted: Vec<f32> = order.iter().map(|&i| held[i]).collect();
+        let mut groups = Vec::new();
+        for (place, &i) in order.iter().enumerate() {
+            if place == 0 || list[order[place - 1]] != list[i] {
+                let n = list.iter().filter(|&&e| e == list[i]).count();
+                groups.extend([list[i], word(place), word(place + n)]);
+            }
+        }
+        groups.resize(groups_max * 3, 0);
+        vec![
+            Want::Bytes(bytes(&places)),
+            Want::Bytes(bytes(&sorted_rows)),
+            Want::Bytes(bytes(&sorted)),
+            Want::Bytes(bytes(&groups)),
+        ]
+    };
+    Case::new("group_routes", format!("{rows} rows of {topk} among {experts}"), 1)
+        .row("experts", &ids)
+        .row("weights", &weights)
+        .out("places", routes * 4)
+        .out("rows", routes * 4)
+        .out("sorted", routes * 4)
+        .out("groups", groups_max * 12)
+        .launch(move |at, _| {
+            let args = GroupArgs {
+                experts: at.of("experts"),
+                weights: at.of("weights"),
+                places: at.of("places"),
+                rows: at.of("rows"),
+                sorted: at.of("sorted"),
+                groups: at.of("groups"),
+                routes: word(routes),
+                topk: word(topk),
+                groups_max: word(groups_max),
+                pad: 0,
+            };
+            (args.bytes(), [1, 1])
+        })
+        .want(want)
+        .strike("weights", 1, f32::NAN, Rule::Same("groups"))
+        .fault("GROUP_UNSTABLE", Gate::Reference)
+}
+
+fn swiglu(weighted: bool, limit: f32) -> Case {
+    let (rows, width) = (3, 136);
+    let mut data = Data::new(63);
+    let (gate, up) = (data.floats(rows * width, 15.0), data.floats(rows * width, 15.0));
+    let weights = data.between(rows, 0.1, 1.0);
+    let (g, u, w) = (gate.clone(), up.clone(), weights.clone());
+    let want = move |row: usize| {
+        let weight = if weighted { f64::from(w[row]) } else { 1.0 };
+        vec![nears((row * width..(row + 1) * width).map(|at| {
+            let (mut gate, mut up) = (f64::from(g[at]), f64::from(u[at]));
+            if limit > 0.0 {
+                (gate, up) = (gate.min(limit.into()), up.clamp((-limit).into(), limit.into()));
+            }
+            let value = gate / (1.0 + (-gate).exp()) * up * weight;
+            // Three units in the last place of silu, two products.
+            near(value, value.abs() * gamma(8), true)
+        }))]
+    };
+    let case = Case::new("swiglu", format!("{rows} rows of {width}, limit {limit}"), rows)
+        .row("gate", &gate)
+        .row("up", &up)
+        .row("weights", &weights)
+        .out("out", width * 4)
+        .launch(move |at, rows| {
+            let args = SwigluArgs {
+                gate: at.of("gate"),
+                up: at.of("up"),
+                weights: at.of("weights"),
+                out: at.of("out"),
+                width: word(width),
+                weighted: weighted.into(),
+                limit,
+                round: 1,
+            };
+            (args.bytes(), by_row(rows))
+        })
+        .want(want)
+        .strike("gate", 130, f32::NAN, Rule::NanAt("out", 130))
+        .strike("up", 130, f32::NAN, Rule::NanAt("out", 130));
+    if limit > 0.0 { case.fault("SWIGLU_NO_LIMIT", Gate::Reference) } else { case }
+}
+
+fn sum_experts() -> Case {
+    let (rows, topk, width) = (3, 3, 136);
+    let mut data = Data::new(64);
+    let routed = data.floats(rows * topk * width, 2.0);
+    let shared = data.floats(rows * width, 2.0);
+    let (r, s) = (routed.clone(), shared.clone());
+    let want = move |row: usize| {
+        vec![nears((0..width).map(|k| {
+            let own = (0..topk).map(|i| f64::from(r[(row * topk + i) * width + k]));
+            let terms: Vec<f64> = own.chain([f64::from(s[row * width + k])]).collect();
+            let size: f64 = terms.iter().map(|t| t.abs()).sum();
+            near(terms.iter().sum(), size * gamma(topk), true)
+        }))]
+    };
+    // A row's routed outputs lie where the sort put them: here, its own, one after another.
+    let places = move |rows: &[usize]| bytes(&(0..word(rows.len() * topk)).collect::<Vec<_>>());
+    Case::new("sum_experts", format!("{rows} rows of {topk} experts"), rows)
+        .row("routed", &routed)
+        .row("shared", &shared)
+        .made("places", places)
+        .out("out", width * 4)
+        .launch(move |at, rows| {
+            let args = SumExpertsArgs {
+                routed: at.of("routed"),
+                shared: at.of("shared"),
+                places: at.of("places"),
+                out: at.of("out"),
+                width: word(width),
+                topk: word(topk),
+                round: 1,
+                pad: 0,
+            };
+            (args.bytes(), by_row(rows))
+        })
+        .want(want)
+        .strike("routed", width + 4, f32::NAN, Rule::NanAt("out", 4))
+        .fault("EXPERTS_NO_SHARED", Gate::Reference)
+}

@@ -1,0 +1,308 @@
+//! Quantisers, packed rows, rotations and the pooling of groups.
+
+use finback_numerics::{fp8, quant, rows as packed};
+
+use super::super::case::{Case, Gate, Rule, Want, bytes};
+use super::super::data::{Data, UNIT, gamma, near, nears};
+use super::{by_row, word};
+use crate::args::{Args, IndexQueryArgs, PackArgs, PoolArgs, QuantiseArgs, RopeArgs, UnpackArgs};
+
+pub fn cases() -> Vec<Case> {
+    let window = Packing {
+        pack: "pack_window",
+        unpack: "unpack_window",
+        bytes: packed::window_bytes,
+        store: packed::store_window,
+        load: packed::load_window,
+        nan: |_, after| after[32..64] == [0x7f; 32] && after[160 + 1] == fp8::E8M0_NAN,
+        scales: 160,
+        nan_channels: Rule::NanIn("out", 0, 128),
+    };
+    let compressed = Packing {
+        pack: "pack_compressed",
+        unpack: "unpack_compressed",
+        bytes: packed::compressed_bytes,
+        store: packed::store_compressed,
+        load: packed::load_compressed,
+        nan: |before, after| {
+            after[16..24] == [0x77; 8]
+                && after[80 + 2] == fp8::E4M3_NAN
+                && after[24..80] == before[24..80]
+        },
+        scales: 80,
+        nan_channels: Rule::NanIn("out", 0, 64),
+    };
+    let index = Packing {
+        pack: "pack_index",
+        unpack: "unpack_index",
+        bytes: packed::index_key_bytes,
+        store: packed::store_index_key,
+        load: packed::load_index_key,
+        nan: |_, after| after[16..32] == [0x77; 16] && after[80 + 1] == fp8::E8M0_NAN,
+        scales: 80,
+        nan_channels: Rule::NanIn("out", 0, 128),
+    };
+    let mut cases = vec![quantise(), index_query(), rope(false), rope(true), pool(2), pool(3)];
+    for packing in [window, compressed, index] {
+        cases.extend([pack(&packing), unpack(&packing)]);
+    }
+    cases
+}
+
+/// Rows whose blocks span many sizes, zeros and ties among them.
+fn spread(data: &mut Data, rows: usize, width: usize) -> Vec<f32> {
+    let mut x = data.floats(rows * width, 1.0);
+    for (i, block) in x.chunks_mut(16).enumerate() {
+        let scale = [1.0, 1e-6, 300.0, 0.0, 1e5, 2.5][i % 6];
+        block.iter_mut().for_each(|x| *x *= scale);
+    }
+    x[0] = 2.5;
+    x
+}
+
+fn quantise() -> Case {
+    let (rows, width) = (4, 160);
+    let x = spread(&mut Data::new(20), rows, width);
+    let values = x.clone();
+    Case::new("quantise", format!("{rows} rows of {width}"), rows)
+        .row("x", &x)
+        .out("codes", width)
+        .out("scales", width / 32)
+        .launch(move |at, rows| {
+            let args = QuantiseArgs {
+                x: at.of("x"),
+                codes: at.of("codes"),
+                scales: at.of("scales"),
+                width: word(width),
+                pad: 0,
+            };
+            (args.bytes(), by_row(rows))
+        })
+        .want(move |row| {
+            let (mut codes, mut scales) = (vec![0; width], vec![0; width / 32]);
+            quant::fp8_block32(&values[row * width..][..width], &mut codes, &mut scales);
+            vec![Want::Bytes(codes), Want::Bytes(scales)]
+        })
+        .strike("x", 40, f32::NAN, Rule::Check("codes", |_, after| after[32..64] == [0x7f; 32]))
+        .strike(
+            "x",
+            40,
+            f32::INFINITY,
+            Rule::Check("codes", |before, after| {
+                after[32..64] == [0x7f; 32] && after[64..] == before[64..]
+            }),
+        )
+        .strike("x", 40, f32::NAN, Rule::Check("scales", |_, after| after[1] == fp8::E8M0_NAN))
+        .fault("QUANT_WRONG_SCALE", Gate::Reference)
+}
+
+fn index_query() -> Case {
+    let (rows, width) = (3, 192);
+    let x = spread(&mut Data::new(21), rows, width);
+    let values = x.clone();
+    Case::new("index_query", format!("{rows} rows of {width}"), rows)
+        .in_place("q", &x)
+        .launch(move |at, rows| {
+            (IndexQueryArgs { q: at.of("q"), width: word(width), pad: 0 }.bytes(), by_row(rows))
+        })
+        .want(move |row| {
+            let mut held = vec![0; packed::index_key_bytes(width)];
+            let mut out = vec![0.0; width];
+            packed::store_index_key(&values[row * width..][..width], &mut held);
+            packed::load_index_key(&held, &mut out);
+            vec![Want::Bytes(bytes(&out))]
+        })
+        .strike("q", 33, f32::NAN, Rule::NanIn("q", 32, 32))
+        .strike("q", 33, f32::INFINITY, Rule::NanIn("q", 32, 32))
+        .fault("QUANT_WRONG_SCALE", Gate::Reference)
+}
+
+fn rope(inverse: bool) -> Case {
+    let (rows, vectors, dim, pairs) = (3, 3, 24, 8);
+    let mut data = Data::new(22);
+    let x = data.floats(rows * vectors * dim, 2.0);
+    let angles = data.between(rows * pairs, -3.0, 3.0);
+    let cos: Vec<f32> = angles.iter().map(|a| a.cos()).collect();
+    let sin: Vec<f32> = angles.iter().map(|a| a.sin()).collect();
+    let (v, c, s) = (x.clone(), cos.clone(), sin.clone());
+    let round = true;
+    let want = move |row: usize| {
+        let mut out: Vec<(f64, f64)> = Vec::with_capacity(vectors * dim);
+        for vector in v[row * vectors * dim..(row + 1) * vectors * dim].chunks_exact(dim) {
+            let (plain, turned) = vector.split_at(dim - 2 * pairs);
+            out.extend(plain.iter().map(|&x| (f64::from(x), 0.0)));
+            for (i, pair) in turned.chunks_exact(2).enumerate() {
+                let (a, b) = (f64::from(pair[0]), f64::from(pair[1]));
+                let (c, s) = (f64::from(c[row * pairs + i]), f64::from(s[row * pairs + i]));
+                let s = if inverse { -s } else { s };
+                let size = (a * c).abs() + (b * s).abs();
+                out.push(near(a * c - b * s, size * gamma(2), round));
+                let size = (a * s).abs() + (b * c).abs();
+                out.push(near(a * s + b * c, size * gamma(2), round));
+            }
+        }
+        vec![Want::Near(out)]
+    };
+    let case = Case::new("rope", format!("{vectors} vectors of {dim}, inverse: {inverse}"), rows)
+        .in_place("x", &x)
+        .row("cos", &cos)
+        .row("sin", &sin)
+        .launch(move |at, rows| {
+            let args = RopeArgs {
+                x: at.of("x"),
+                cos: at.of("cos"),
+                sin: at.of("sin"),
+                vectors: word(vectors),
+                dim: word(dim),
+                pairs: word(pairs),
+                inverse: inverse.into(),
+                round: round.into(),
+                pad: 0,
+            };
+            (args.bytes(), by_row(rows))
+        })
+        .want(want)
+        .strike("x", dim - 2 * pairs, f32::NAN, Rule::NanIn("x", dim - 2 * pairs, 2))
+        .strike("x", 0, f32::NAN, Rule::NanAt("x", 0));
+    if inverse { case.fault("ROPE_NOT_INVERSE", Gate::Reference) } else { case }
+}
+
+/// A packed form with the code that defines it.
+struct Packing {
+    pack: &'static str,
+    unpack: &'static str,
+    bytes: fn(usize) -> usize,
+    store: fn(&[f32], &mut [u8]),
+    load: fn(&[u8], &mut [f32]),
+    /// What a NaN in channel 35 makes of a row of 160 channels.
+    nan: fn(&[u8], &[u8]) -> bool,
+    /// Where the scales of a row of 160 channels begin.
+    scales: usize,
+    /// What four NaN scales make of it.
+    nan_channels: Rule,
+}
+
+const DIM: usize = 160;
+
+fn pack(packing: &Packing) -> Case {
+    let rows = 4;
+    let x = spread(&mut Data::new(23), rows, DIM);
+    let (values, each, store) = (x.clone(), (packing.bytes)(DIM), packing.store);
+    // Rows go to places of a pool, the last first, with room between.
+    let place = move |row: usize| (rows - 1 - row) * (each + 8) + 3;
+    let places =
+        move |rows: &[usize]| bytes(&rows.iter().map(|&row| place(row) as u64).collect::<Vec<_>>());
+    Case::new(packing.pack, format!("{rows} rows of {DIM}"), rows)
+        .row("x", &x)
+        .made("places", places)
+        .placed("out", each, move |_| rows * (each + 8), move |rows, i| place(rows[i]))
+        .launch(|at, rows| {
+            let args = PackArgs {
+                x: at.of("x"),
+                places: at.of("places"),
+                out: at.of("out"),
+                dim: word(DIM),
+                pad: 0,
+            };
+            (args.bytes(), by_row(rows))
+        })
+        .want(move |row| {
+            let mut held = vec![0; each];
+            store(&values[row * DIM..][..DIM], &mut held);
+            vec![Want::Bytes(held)]
+        })
+        .strike("x", 35, f32::NAN, Rule::Check("out", packing.nan))
+        .strike("x", 35, f32::NEG_INFINITY, Rule::Check("out", packing.nan))
+        .fault("QUANT_WRONG_SCALE", Gate::Reference)
+}
+
+fn unpack(packing: &Packing) -> Case {
+    let rows = 3;
+    let x = spread(&mut Data::new(24), rows, DIM);
+    let (each, load) = ((packing.bytes)(DIM), packing.load);
+    let mut held = vec![0; rows * each];
+    for (row, held) in x.chunks_exact(DIM).zip(held.chunks_exact_mut(each)) {
+        (packing.store)(row, held);
+    }
+    let stored = held.clone();
+    Case::new(packing.unpack, format!("{rows} rows of {DIM}"), rows)
+        .row("rows", &held)
+        .out("out", DIM * 4)
+        .launch(|at, rows| {
+            let args = UnpackArgs {
+                rows: at.of("rows"),
+                places: 0,
+                out: at.of("out"),
+                dim: word(DIM),
+                pad: 0,
+            };
+            (args.bytes(), by_row(rows))
+        })
+        .want(move |row| {
+            let mut out = vec![0.0; DIM];
+            load(&stored[row * each..][..each], &mut out);
+            vec![Want::Bytes(bytes(&out))]
+        })
+        // The first four scales become 0xff, a NaN of either scale.
+        .strike("rows", packing.scales / 4, f32::from_bits(u32::MAX), packing.nan_channels)
+        .fault("UNPACK_SWAPPED", Gate::Reference)
+}
+
+fn pool(ratio: usize) -> Case {
+    let (groups, dim) = (3, 40);
+    let mut data = Data::new(25);
+    let raw = data.floats(groups * ratio * 2 * dim, 3.0);
+    let values = raw.clone();
+    let want = move |group: usize| {
+        vec![nears((0..dim).map(|k| {
+            let at = |i: usize, part: usize| {
+                f64::from(values[(group * ratio + i) * 2 * dim + part * dim + k])
+            };
+            let top = (0..ratio).map(|i| at(i, 1)).fold(f64::NEG_INFINITY, f64::max);
+            let e = |i: usize| (at(i, 1) - top).exp();
+            let all: f64 = (0..ratio).map(e).sum();
+            let value = (0..ratio).map(|i| e(i) * at(i, 0)).sum::<f64>() / all;
+            let size = (0..ratio).map(|i| e(i) * at(i, 0).abs()).sum::<f64>() / all;
+            let gap = (0..ratio).map(|i| top - at(i, 1)).fold(0.0, f64::max);
+            // Each weight: its difference's rounding, and two units of exp.
+            near(value, size * (2.0 * (gap + 2.0) * UNIT + gamma(2 * ratio + 1)), true)
+        }))]
+    };
+    // A unit is a group with its own raw rows, the oldest last in memory.
+    let members = move |groups: &[usize]| {
+        let own = |i: usize| (0..ratio).map(move |m| word(i * ratio + ratio - 1 - m));
+        bytes(&(0..groups.len()).flat_map(own).collect::<Vec<_>>())
+    };
+    Case::new("pool", format!("{groups} groups of {ratio} rows of {dim}"), groups)
+        .row("raw", &raw)
+        .made("members", members)
+        .out("out", dim * 4)
+        .launch(move |at, rows| {
+            let args = PoolArgs {
+                raw: at.of("raw"),
+                members: at.of("members"),
+                out: at.of("out"),
+                dim: word(dim),
+                ratio: word(ratio),
+                round: 1,
+                pad: 0,
+            };
+            (args.bytes(), by_row(rows))
+        })
+        .want(want)
+        .strike("raw", 3, f32::NAN, Rule::NanAt("out", 3))
+        .strike("raw", dim + 3, f32::NAN, Rule::NanAt("out", 3))
+        .fault("POOL_DROPPED_ROW", Gate::Reference)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spread_rows_hold_every_kind_of_block() {
+        let x = spread(&mut Data::new(1), 2, 96);
+        assert!(x.chunks(16).any(|block| block.iter().all(|&x| x == 0.0)));
+        assert!(x.iter().any(|x| x.abs() > 1e4) && x.iter().any(|x| *x != 0.0 && x.abs() < 1e-5));
+    }
+}

@@ -1,0 +1,88 @@
+//! Seeded inputs, and bounds from operation counts.
+
+use finback_numerics::rng;
+
+use super::case::Want;
+
+/// The unit roundoff of f32.
+pub const UNIT: f64 = 1.0 / (1u64 << 24) as f64;
+/// The unit roundoff of bf16.
+pub const BF16_UNIT: f64 = 1.0 / 256.0;
+
+/// The relative error of `n` rounded operations in a row.
+pub fn gamma(n: usize) -> f64 {
+    let n = n as f64 * UNIT;
+    n / (1.0 - n)
+}
+
+/// Roundings between a term and a group's sum of `n`: a lane's chain, the warp's five steps, and the
+/// two of the four warps.
+pub fn group_depth(n: usize) -> usize {
+    n.div_ceil(128) + 7
+}
+
+/// A value within `bound`, and rounded to bf16 after that where asked.
+pub fn near(value: f64, bound: f64, round: bool) -> (f64, f64) {
+    let bound = bound + f64::from(f32::MIN_POSITIVE);
+    (value, if round { bound + (value.abs() + bound) * BF16_UNIT } else { bound })
+}
+
+/// Values with a bound each.
+pub fn nears(values: impl Iterator<Item = (f64, f64)>) -> Want {
+    Want::Near(values.collect())
+}
+
+/// Draws for a case's inputs.
+pub struct Data {
+    seed: u64,
+    next: u64,
+}
+
+impl Data {
+    /// Its own stream of draws for each seed.
+    pub fn new(seed: u64) -> Self {
+        Self { seed, next: 0 }
+    }
+
+    /// A draw in (0, 1).
+    pub fn unit(&mut self) -> f32 {
+        self.next += 1;
+        rng::uniform(self.seed, self.next, 0)
+    }
+
+    /// Values in (-scale, scale), some of them much smaller than the rest.
+    pub fn floats(&mut self, n: usize, scale: f32) -> Vec<f32> {
+        (0..n)
+            .map(|_| {
+                let x = (self.unit() * 2.0 - 1.0) * scale;
+                if self.unit() < 0.1 { x * 0.01 } else { x }
+            })
+            .collect()
+    }
+
+    /// Values in (low, high).
+    pub fn between(&mut self, n: usize, low: f32, high: f32) -> Vec<f32> {
+        (0..n).map(|_| low + (high - low) * self.unit()).collect()
+    }
+
+    /// Whole numbers below `below`.
+    pub fn below(&mut self, n: usize, below: usize) -> Vec<u32> {
+        (0..n).map(|_| ((self.unit() * below as f32) as usize).min(below - 1) as u32).collect()
+    }
+
+    /// Bytes.
+    pub fn bytes(&mut self, n: usize) -> Vec<u8> {
+        self.below(n, 256).into_iter().map(|x| x as u8).collect()
+    }
+
+    /// E4M3 codes, none of them NaN.
+    pub fn e4m3(&mut self, n: usize) -> Vec<u8> {
+        let codes = self.bytes(n);
+        codes.into_iter().map(|code| if code & 0x7f == 0x7f { code - 1 } else { code }).collect()
+    }
+
+    /// E8M0 scales around `2^middle`.
+    pub fn e8m0(&mut self, n: usize, middle: i32) -> Vec<u8> {
+        self.below(n, 5).into_iter().map(|x| (125 + middle + x as i32) as u8).collect()
+    }
+}

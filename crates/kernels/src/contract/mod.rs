@@ -1,0 +1,109 @@
+//! The contract: what every kernel keeps on every device.
+//!
+//! Five gates a kernel: it matches float64 (or exact bytes) within a bound from its operation count;
+//! a row's bits are the same at every row count, beside any neighbour, in any order of lanes; it
+//! writes every output and nothing else; a NaN stays in its row and goes where the kernel's rule
+//! says; and a speed record, which the host has none of. Every kernel has planted faults, and each
+//! must turn its gate red: a gate that cannot fail holds nothing.
+
+mod case;
+mod cases;
+mod data;
+mod gates;
+mod report;
+
+pub use case::{Case, Gate};
+pub use cases::all as cases;
+pub use report::{FaultResult, KernelResult, Report, Verdict};
+
+use crate::device::Device;
+use crate::manifest::{KERNELS, Kernel};
+use crate::source;
+use gates::{Bench, Red};
+
+/// Runs the contract of every kernel, or of one, on a device. `watch` hears each kernel's name.
+pub fn run(device: &mut dyn Device, only: Option<&str>, mut watch: impl FnMut(&str)) -> Report {
+    let all = cases();
+    let mut report = Report { device: device.name(), kernels: Vec::new() };
+    for kernel in KERNELS.iter().filter(|kernel| only.is_none_or(|name| name == kernel.name)) {
+        watch(kernel.name);
+        let own: Vec<&Case> = all.iter().filter(|case| case.kernel == kernel.name).collect();
+        report.kernels.push(kernel_result(device, kernel, &own));
+    }
+    report
+}
+
+fn kernel_result(
+    device: &mut dyn Device,
+    kernel: &'static Kernel,
+    cases: &[&Case],
+) -> KernelResult {
+    let mut result =
+        KernelResult { kernel: kernel.name, shapes: cases.len(), ..Default::default() };
+    for gate in Gate::ALL {
+        let mut bench = Bench { device, kernel, fault: 0 };
+        let red = cases.iter().find_map(|case| {
+            let red = bench.gate(case, gate).err()?;
+            Some(format!("{}: {red}", case.shape))
+        });
+        let none = gate == Gate::Broken && cases.iter().all(|case| case.strikes.is_empty());
+        let passed = if none { Verdict::None } else { Verdict::Pass };
+        result.gates.push((gate, red.map_or(passed, Verdict::Fail)));
+    }
+    for case in cases {
+        for &(name, gate) in &case.faults {
+            let fault = source::faults().find(|(known, _)| *known == name).map_or(0, |(_, n)| n);
+            let found = Bench { device, kernel, fault }.gate(case, gate);
+            result.faults.push(FaultResult {
+                name,
+                gate,
+                red: fault != 0 && matches!(found, Err(Red::Found(_))),
+            });
+        }
+    }
+    result
+}
+
+#[cfg(test)]
+#[cfg(host_build)]
+mod tests {
+    use super::*;
+    use crate::host::Host;
+
+    #[test]
+    fn every_kernel_keeps_its_contract_and_every_fault_is_seen() {
+        let report = run(&mut Host::new(), None, |_| {});
+        assert!(report.is_green(), "{}", report.text());
+        assert_eq!(report.kernels.len(), KERNELS.len());
+    }
+
+    #[test]
+    fn every_kernel_has_cases_and_a_fault_and_every_fault_a_kernel() {
+        let all = cases();
+        for kernel in KERNELS {
+            let own: Vec<&Case> = all.iter().filter(|case| case.kernel == kernel.name).collect();
+            assert!(!own.is_empty(), "{}: no case", kernel.name);
+            assert!(own.iter().any(|case| !case.faults.is_empty()), "{}: no fault", kernel.name);
+        }
+        for (fault, _) in source::faults() {
+            let used = all.iter().flat_map(|case| &case.faults).any(|(name, _)| *name == fault);
+            assert!(used, "{fault} is planted nowhere");
+        }
+        for (name, _) in all.iter().flat_map(|case| &case.faults) {
+            assert!(source::faults().any(|(known, _)| known == *name), "{name} is no fault");
+        }
+    }
+
+    #[test]
+    fn a_gate_that_stays_green_under_a_fault_is_a_miss() {
+        let mut case = Case::new("rmsnorm", "nothing", 1);
+        case.faults.push(("NORM_UNWRITTEN", Gate::Writes));
+        // No rows are launched, so nothing can turn red.
+        let kernel = crate::manifest::kernel("rmsnorm").unwrap();
+        case = case.launch(|_, _| (vec![0; 40], [0, 0]));
+        let result = kernel_result(&mut Host::new(), kernel, &[&case]);
+        let report = Report { device: "emu", kernels: vec![result] };
+        assert!(!report.is_green());
+        assert!(report.text().ends_with("faults_red=0 faults_missed=1\n"), "{}", report.text());
+    }
+}

@@ -1,0 +1,337 @@
+// One plain struct of device addresses and 32-bit words for each kernel: the same bytes here and in
+// args.rs. Addresses come first; a test holds the two files together, field by field.
+#pragma once
+
+struct ElementaryArgs {
+    GLOBAL const float* x;
+    GLOBAL float* out;
+    u32 count;
+    u32 function;
+};
+
+struct RmsnormArgs {
+    GLOBAL const float* x;
+    GLOBAL const float* weight;
+    GLOBAL float* out;
+    u32 width;
+    float eps;
+    u32 round;
+    u32 pad;
+};
+
+struct EmbedArgs {
+    GLOBAL const u8* table;
+    GLOBAL const u32* tokens;
+    GLOBAL float* streams;
+    GLOBAL float* pre;
+    u32 width;
+    u32 hc;
+    u32 format;
+    u32 pad;
+};
+
+struct HyperInArgs {
+    GLOBAL const float* streams;
+    GLOBAL const float* mix;
+    GLOBAL const float* base;
+    GLOBAL const float* norm;
+    GLOBAL float* pre;
+    GLOBAL float* post;
+    GLOBAL float* comb;
+    GLOBAL float* x;
+    u32 width;
+    u32 hc;
+    u32 iterations;
+    u32 round;
+    float eps;
+    float hc_eps;
+    float scale_pre;
+    float scale_post;
+    float scale_comb;
+    u32 pad;
+};
+
+struct HyperOutArgs {
+    GLOBAL float* streams;
+    GLOBAL const float* y;
+    GLOBAL const float* post;
+    GLOBAL const float* comb;
+    u32 width;
+    u32 hc;
+    u32 round;
+    u32 pad;
+};
+
+struct CollapseArgs {
+    GLOBAL const float* streams;
+    GLOBAL const float* pre;
+    GLOBAL float* out;
+    u32 width;
+    u32 hc;
+    u32 round;
+    u32 pad;
+};
+
+struct TapArgs {
+    GLOBAL const float* streams;
+    GLOBAL float* out;
+    u32 width;
+    u32 hc;
+    u32 stride;
+    u32 at;
+    u32 round;
+    u32 pad;
+};
+
+struct QuantiseArgs {
+    GLOBAL const float* x;
+    GLOBAL u8* codes;
+    GLOBAL u8* scales;
+    u32 width;
+    u32 pad;
+};
+
+struct DenseArgs {
+    GLOBAL const u8* weight;
+    GLOBAL const u8* scale;
+    GLOBAL const float* x;
+    GLOBAL const u8* codes;
+    GLOBAL const u8* scales;
+    GLOBAL float* out;
+    u32 rows;
+    u32 inputs;
+    u32 outputs;
+    u32 side;
+    u32 x_stride;
+    u32 out_stride;
+    u32 round;
+    u32 pad;
+};
+
+struct RopeArgs {
+    GLOBAL float* x;
+    GLOBAL const float* cos;
+    GLOBAL const float* sin;
+    u32 vectors;
+    u32 dim;
+    u32 pairs;
+    u32 inverse;
+    u32 round;
+    u32 pad;
+};
+
+struct PackArgs {
+    GLOBAL const float* x;
+    GLOBAL const u64* places;
+    GLOBAL u8* out;
+    u32 dim;
+    u32 pad;
+};
+
+struct UnpackArgs {
+    GLOBAL const u8* rows;
+    GLOBAL const u64* places;
+    GLOBAL float* out;
+    u32 dim;
+    u32 pad;
+};
+
+struct PoolArgs {
+    GLOBAL const float* raw;
+    GLOBAL const u32* members;
+    GLOBAL float* out;
+    u32 dim;
+    u32 ratio;
+    u32 round;
+    u32 pad;
+};
+
+struct IndexQueryArgs {
+    GLOBAL float* q;
+    u32 width;
+    u32 pad;
+};
+
+struct IndexScoresArgs {
+    GLOBAL const float* q;
+    GLOBAL const float* w;
+    GLOBAL const u8* keys;
+    GLOBAL const u32* rows;
+    GLOBAL const u32* blocks;
+    GLOBAL const u32* candidates;
+    GLOBAL const u32* n_candidates;
+    GLOBAL float* scores;
+    u32 heads;
+    u32 dim;
+    u32 ratio;
+    u32 rows_per_block;
+    u32 blocks_stride;
+    u32 candidates_stride;
+    u32 candidate_size;
+    u32 count;
+    u32 scores_stride;
+    float scale;
+};
+
+struct BlockBestArgs {
+    GLOBAL const float* scores;
+    GLOBAL const u32* rows;
+    GLOBAL float* out;
+    u32 ratio;
+    u32 size;
+    u32 scores_stride;
+    u32 count;
+    u32 out_stride;
+    u32 pad;
+};
+
+struct TopkArgs {
+    GLOBAL const float* scores;
+    GLOBAL const u32* candidates;
+    GLOBAL u32* picks;
+    GLOBAL u32* n_picks;
+    u32 count;
+    u32 scores_stride;
+    u32 k;
+    u32 picks_stride;
+    u32 candidates_stride;
+    u32 candidate_size;
+};
+
+struct AttendArgs {
+    GLOBAL float* q;
+    GLOBAL const float* sinks;
+    GLOBAL const u8* ring;
+    GLOBAL const u8* fresh;
+    GLOBAL const u8* pool;
+    GLOBAL const u32* rows;
+    GLOBAL const u32* blocks;
+    GLOBAL const u32* picks;
+    GLOBAL const u32* n_picks;
+    u32 heads;
+    u32 dim;
+    u32 window;
+    u32 ring_rows;
+    u32 blocks_stride;
+    u32 rows_per_block;
+    u32 picks_stride;
+    u32 draft;
+    u32 round;
+    float scale;
+};
+
+struct RouteArgs {
+    GLOBAL const float* logits;
+    GLOBAL const float* bias;
+    GLOBAL u32* experts;
+    GLOBAL float* weights;
+    u32 count;
+    u32 topk;
+    u32 scoring;
+    u32 normalise;
+    float temperature;
+    float scale;
+};
+
+struct GroupArgs {
+    GLOBAL const u32* experts;
+    GLOBAL const float* weights;
+    GLOBAL u32* places;
+    GLOBAL u32* rows;
+    GLOBAL float* sorted;
+    GLOBAL u32* groups;
+    u32 routes;
+    u32 topk;
+    u32 groups_max;
+    u32 pad;
+};
+
+struct ExpertArgs {
+    GLOBAL const u8* weight;
+    GLOBAL const u8* scale;
+    GLOBAL const float* x;
+    GLOBAL const u8* codes;
+    GLOBAL const u8* scales;
+    GLOBAL const u32* groups;
+    GLOBAL const u32* rows;
+    GLOBAL float* out;
+    u64 weight_bytes;
+    u64 scale_bytes;
+    u32 inputs;
+    u32 outputs;
+    u32 side;
+    u32 x_stride;
+    u32 out_stride;
+    u32 round;
+};
+
+struct SwigluArgs {
+    GLOBAL const float* gate;
+    GLOBAL const float* up;
+    GLOBAL const float* weights;
+    GLOBAL float* out;
+    u32 width;
+    u32 weighted;
+    float limit;
+    u32 round;
+};
+
+struct SumExpertsArgs {
+    GLOBAL const float* routed;
+    GLOBAL const float* shared;
+    GLOBAL const u32* places;
+    GLOBAL float* out;
+    u32 width;
+    u32 topk;
+    u32 round;
+    u32 pad;
+};
+
+struct EngramGatherArgs {
+    GLOBAL const u8* table;
+    GLOBAL const u8* scales;
+    GLOBAL const u64* ids;
+    GLOBAL float* out;
+    u32 columns;
+    u32 dim;
+};
+
+struct EngramGateArgs {
+    GLOBAL float* streams;
+    GLOBAL const float* kv;
+    GLOBAL const float* qk;
+    u32 width;
+    u32 hc;
+    float eps;
+    u32 round;
+};
+
+struct ChooseArgs {
+    GLOBAL const float* logits;
+    GLOBAL const u64* seeds;
+    GLOBAL const u64* positions;
+    GLOBAL const u32* params;
+    GLOBAL u32* choices;
+    u32 vocab;
+    u32 stride;
+};
+
+struct AddArgs {
+    GLOBAL float* x;
+    GLOBAL const float* term;
+    u32 width;
+    u32 x_stride;
+};
+
+struct MarkovArgs {
+    GLOBAL const u8* table;
+    GLOBAL const u32* tokens;
+    GLOBAL const float* h;
+    GLOBAL const float* projection;
+    GLOBAL float* embed;
+    GLOBAL float* confidence;
+    u32 width;
+    u32 rank;
+    u32 format;
+    u32 pad;
+};

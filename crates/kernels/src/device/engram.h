@@ -1,0 +1,45 @@
+// Engram: the hashed rows of a table, and their gates on the streams.
+#pragma once
+
+// Lifts the named rows of a table, or of rows staged for this batch; one group a batch row.
+KERNEL(engram_gather, EngramGatherArgs) {
+    const u32 lane = LANE;
+    const u64 row = GROUP_X;
+    const u32 width = args.columns * args.dim, blocks = args.dim / 32u;
+    for (u32 at = lane; at < width; at += GROUP_LANES) {
+        const u64 id = args.ids[row * args.columns + at / args.dim];
+        const u32 k = at % args.dim;
+        const u32 block = PLANTED(FAULT_ENGRAM_WRONG_SCALE) ? blocks - 1u - k / 32u : k / 32u;
+        args.out[row * width + at] =
+            lift_e4m3(args.table[id * args.dim + k]) * lift_e8m0(args.scales[id * blocks + block]);
+    }
+}
+
+// h += gate value, in place, for stream x of row y. The three sums are group_sums.
+KERNEL(engram_gate, EngramGateArgs) {
+    SHARED(float, part, GROUP_WARPS);
+    const u32 lane = LANE, width = args.width;
+    const u64 row = GROUP_Y;
+    const u32 stream = GROUP_X;
+    GLOBAL float* h = args.streams + (row * args.hc + stream) * width;
+    GLOBAL const float* kv = args.kv + row * (args.hc + 1u) * width;
+    GLOBAL const float* key = kv + stream * width;
+    GLOBAL const float* value = kv + args.hc * width;
+    GLOBAL const float* qk = args.qk + u64(stream) * width;
+    float dot = 0.0f, h_square = 0.0f, key_square = 0.0f;
+    for (u32 k = lane; k < width; k += GROUP_LANES) {
+        dot = FMA(h[k] * qk[k], key[k], dot);
+        h_square = FMA(h[k], h[k], h_square);
+        key_square = FMA(key[k], key[k], key_square);
+    }
+    dot = group_sum(dot, part, lane);
+    const float h_inverse = inverse_rms(group_sum(h_square, part, lane), width, args.eps);
+    const float key_inverse = inverse_rms(group_sum(key_square, part, lane), width, args.eps);
+    const float match = dot * h_inverse * key_inverse / SQRT(float(width));
+    const float size = magnitude(match);
+    const float least = size > 1e-6f || is_nan(match) ? size : 1e-6f;
+    const float signed_root = PLANTED(FAULT_ENGRAM_NO_SIGN) ? SQRT(least) : with_sign(SQRT(least), match);
+    const float gate = sigmoid_of(signed_root);
+    for (u32 k = lane; k < width; k += GROUP_LANES)
+        h[k] = stored(FMA(gate, value[k], h[k]), args.round);
+}

@@ -1,0 +1,125 @@
+// Rotations, and the packed forms of KV rows: codes first, then scales (finback-numerics, rows).
+#pragma once
+
+// Rotates the adjacent pairs of the last 2 * pairs channels of each of a row's vectors, in place.
+KERNEL(rope, RopeArgs) {
+    const u32 lane = LANE;
+    const u64 row = GROUP_X;
+    GLOBAL const float* cos = args.cos + row * args.pairs;
+    GLOBAL const float* sin = args.sin + row * args.pairs;
+    for (u32 at = lane; at < args.vectors * args.pairs; at += GROUP_LANES) {
+        const u32 vector = at / args.pairs, i = at % args.pairs;
+        GLOBAL float* pair =
+            args.x + (row * args.vectors + vector) * args.dim + args.dim - 2u * args.pairs + 2u * i;
+        const bool back = args.inverse != 0 && !PLANTED(FAULT_ROPE_NOT_INVERSE);
+        const float c = cos[i], s = back ? -sin[i] : sin[i];
+        const float even = pair[0], odd = pair[1];
+        pair[0] = stored(even * c - odd * s, args.round);
+        pair[1] = stored(even * s + odd * c, args.round);
+    }
+}
+
+// The byte at which a row begins: `places` says, else rows lie one after another.
+DEVICE u64 place_of(GLOBAL const u64* places, u64 row, u32 bytes) {
+    return places ? places[row] : row * bytes;
+}
+
+DEVICE u32 window_bytes(u32 dim) { return dim + dim / 32u; }
+DEVICE u32 compressed_bytes(u32 dim) { return dim / 2u + dim / 16u; }
+DEVICE u32 index_bytes(u32 dim) { return dim / 2u + dim / 32u; }
+
+KERNEL(pack_window, PackArgs) {
+    const u32 lane = LANE;
+    const u64 row = GROUP_X;
+    GLOBAL u8* out = args.out + place_of(args.places, row, window_bytes(args.dim));
+    for (u32 block = lane / 32u; block < args.dim / 32u; block += GROUP_WARPS) {
+        const float x = args.x[row * args.dim + block * 32u + lane % 32u];
+        store_e4m3_block(x, lane, out + block * 32u, out + args.dim + block);
+    }
+}
+
+KERNEL(pack_compressed, PackArgs) {
+    const u32 lane = LANE;
+    const u64 row = GROUP_X;
+    GLOBAL u8* out = args.out + place_of(args.places, row, compressed_bytes(args.dim));
+    for (u32 block = lane / 32u; block < args.dim / 32u; block += GROUP_WARPS) {
+        const float x = args.x[row * args.dim + block * 32u + lane % 32u];
+        store_e2m1_halves(x, lane, out + block * 16u, out + args.dim / 2u + block * 2u);
+    }
+}
+
+KERNEL(pack_index, PackArgs) {
+    const u32 lane = LANE;
+    const u64 row = GROUP_X;
+    GLOBAL u8* out = args.out + place_of(args.places, row, index_bytes(args.dim));
+    for (u32 block = lane / 32u; block < args.dim / 32u; block += GROUP_WARPS) {
+        const float x = args.x[row * args.dim + block * 32u + lane % 32u];
+        store_e2m1_block(x, lane, out + block * 16u, out + args.dim / 2u + block);
+    }
+}
+
+// A channel of a packed row. A NaN scale makes its block NaN.
+DEVICE float window_value(GLOBAL const u8* row, u32 dim, u32 k) {
+    return lift_e4m3(row[k]) * lift_e8m0(row[dim + k / 32u]);
+}
+DEVICE float e4m3_scale(u32 byte) { return (byte & 0x7fu) == 0x7fu ? not_a_number() : lift_e4m3(byte); }
+DEVICE u32 nibble(GLOBAL const u8* row, u32 k) { return (row[k / 2u] >> (4u * (k % 2u))) & 15u; }
+DEVICE float compressed_value(GLOBAL const u8* row, u32 dim, u32 k) {
+    return lift_e2m1(nibble(row, k)) * e4m3_scale(row[dim / 2u + k / 16u]);
+}
+DEVICE float index_value(GLOBAL const u8* row, u32 dim, u32 k) {
+    return lift_e2m1(nibble(row, k)) * lift_e8m0(row[dim / 2u + k / 32u]);
+}
+
+KERNEL(unpack_window, UnpackArgs) {
+    const u32 lane = LANE;
+    const u64 row = GROUP_X;
+    GLOBAL const u8* from = args.rows + place_of(args.places, row, window_bytes(args.dim));
+    for (u32 k = lane; k < args.dim; k += GROUP_LANES) {
+        const u32 at = PLANTED(FAULT_UNPACK_SWAPPED) ? k ^ 1u : k;
+        args.out[row * args.dim + k] = window_value(from, args.dim, at);
+    }
+}
+
+KERNEL(unpack_compressed, UnpackArgs) {
+    const u32 lane = LANE;
+    const u64 row = GROUP_X;
+    GLOBAL const u8* from = args.rows + place_of(args.places, row, compressed_bytes(args.dim));
+    for (u32 k = lane; k < args.dim; k += GROUP_LANES) {
+        const u32 at = PLANTED(FAULT_UNPACK_SWAPPED) ? k ^ 1u : k;
+        args.out[row * args.dim + k] = compressed_value(from, args.dim, at);
+    }
+}
+
+KERNEL(unpack_index, UnpackArgs) {
+    const u32 lane = LANE;
+    const u64 row = GROUP_X;
+    GLOBAL const u8* from = args.rows + place_of(args.places, row, index_bytes(args.dim));
+    for (u32 k = lane; k < args.dim; k += GROUP_LANES) {
+        const u32 at = PLANTED(FAULT_UNPACK_SWAPPED) ? k ^ 1u : k;
+        args.out[row * args.dim + k] = index_value(from, args.dim, at);
+    }
+}
+
+// The latent of each group that closes: per channel the softmax of the gates, weighting the kv rows.
+// Raw rows are [kv, gate] of `dim` each; `members` names a group's, oldest first, which is the order
+// of the sums.
+KERNEL(pool, PoolArgs) {
+    const u32 lane = LANE;
+    const u64 group = GROUP_X;
+    GLOBAL const u32* members = args.members + group * args.ratio;
+    const u32 ratio = PLANTED(FAULT_POOL_DROPPED_ROW) ? args.ratio - 1u : args.ratio;
+    for (u32 k = lane; k < args.dim; k += GROUP_LANES) {
+        float top = -infinity();
+        for (u32 i = 0; i < ratio; i++)
+            top = max_of(args.raw[u64(members[i]) * 2u * args.dim + args.dim + k], top);
+        float sum = 0.0f, all = 0.0f;
+        for (u32 i = 0; i < ratio; i++) {
+            GLOBAL const float* raw = args.raw + u64(members[i]) * 2u * args.dim;
+            const float e = exp_of(raw[args.dim + k] - top);
+            sum = FMA(e, raw[k], sum);
+            all = all + e;
+        }
+        args.out[group * args.dim + k] = stored(sum / all, args.round);
+    }
+}

@@ -1,0 +1,36 @@
+// The dialect for NVRTC. Compiled at load with --fmad=false --ftz=false --prec-div=true
+// --prec-sqrt=true, never with fast math. Not compiled by this repository's checks.
+#pragma once
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef int i32;
+typedef unsigned long long u64;
+typedef long long i64;
+
+#define GLOBAL
+#define THREAD
+#define DEVICE __device__ static inline
+#define SHARED_REF(T) T*
+
+#define KERNEL(name, Args) extern "C" __global__ void name(const Args args)
+#define SHARED(T, name, count) __shared__ T name[count]
+
+#define LANE threadIdx.x
+#define GROUP_X blockIdx.x
+#define GROUP_Y blockIdx.y
+#define BARRIER() __syncthreads()
+
+#define SHUFFLE_XOR(value, mask) __shfl_xor_sync(0xffffffffu, value, mask)
+#define FMA(a, b, c) __fmaf_rn(a, b, c)
+#define SQRT(x) __fsqrt_rn(x)
+#define AS_BITS(x) __float_as_uint(x)
+#define AS_FLOAT(x) __uint_as_float(x)
+#define LOAD16(from) (*reinterpret_cast<const Bytes16*>(from))
+
+// The contract plants a fault by -DPLANTED_FAULT=number; a product build has none.
+#ifndef PLANTED_FAULT
+#define PLANTED_FAULT 0
+#endif
+#define PLANTED(fault) (PLANTED_FAULT == (fault))

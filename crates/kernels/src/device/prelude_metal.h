@@ -1,0 +1,42 @@
+// The dialect for Metal. Compiled at load with MTLMathMode.safe and precise functions. Not compiled
+// by this repository's checks: text until someone runs it on a Mac.
+#pragma once
+#include <metal_stdlib>
+using namespace metal;
+#pragma METAL fp contract(off)
+
+typedef uchar u8;
+typedef ushort u16;
+typedef uint u32;
+typedef int i32;
+typedef ulong u64;
+typedef long i64;
+
+#define GLOBAL device
+#define THREAD thread
+#define DEVICE static inline
+#define SHARED_REF(T) threadgroup T*
+
+// Pointers in the arguments are GPU addresses, as argument buffers of tier 2 hold them.
+#define KERNEL(name, Args)                                                                         \
+    kernel void name(constant Args& args [[buffer(0)]],                                            \
+        uint3 group_in_grid [[threadgroup_position_in_grid]],                                      \
+        uint lane_in_group [[thread_index_in_threadgroup]])
+#define SHARED(T, name, count) threadgroup T name[count]
+
+#define LANE lane_in_group
+#define GROUP_X group_in_grid.x
+#define GROUP_Y group_in_grid.y
+#define BARRIER() threadgroup_barrier(mem_flags::mem_threadgroup | mem_flags::mem_device)
+
+#define SHUFFLE_XOR(value, mask) simd_shuffle_xor(value, mask)
+#define FMA(a, b, c) fma(a, b, c)
+#define SQRT(x) precise::sqrt(x)
+#define AS_BITS(x) as_type<u32>(x)
+#define AS_FLOAT(x) as_type<float>(x)
+#define LOAD16(from) (*reinterpret_cast<GLOBAL const Bytes16*>(from))
+
+#ifndef PLANTED_FAULT
+#define PLANTED_FAULT 0
+#endif
+#define PLANTED(fault) (PLANTED_FAULT == (fault))

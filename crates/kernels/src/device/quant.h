@@ -1,0 +1,83 @@
+// The model's block quantisers: one warp a block, the scale from the block's largest magnitude.
+//
+// A block that holds a NaN or an infinity gets the NaN scale, and its codes are all 0x7f (e4m3) or 7
+// (e2m1), so the bytes do not depend on the device's NaN.
+#pragma once
+
+DEVICE float quotient(float x, float by) { return PLANTED(FAULT_QUANT_WRONG_SCALE) ? x * 2.0f * by : x * by; }
+
+// The largest magnitude among the 32 lanes, as bits.
+DEVICE u32 warp_amax(float x) { return warp_max(AS_BITS(x) & 0x7fffffffu); }
+
+DEVICE u32 e4m3_scale_of(u32 amax) {
+    const float most = AS_FLOAT(amax);
+    return pow2_at_least((most < 1e-4f ? 1e-4f : most) * (1.0f / 448.0f));
+}
+DEVICE u32 e2m1_scale_of(u32 amax) {
+    const float most = AS_FLOAT(amax), least = 6.0f * 1.17549435e-38f;
+    return pow2_at_least((most < least ? least : most) * (1.0f / 6.0f));
+}
+DEVICE float e8m0_reciprocal(u32 byte) { return byte == 255u ? 0.0f : lift_e8m0(254u - byte); }
+
+// One block of 32 as e4m3; `codes` and `scale` are the block's own.
+DEVICE void store_e4m3_block(float x, u32 lane, GLOBAL u8* codes, GLOBAL u8* scale) {
+    const u32 byte = e4m3_scale_of(warp_amax(x));
+    const u32 code = byte == 255u ? 0x7fu : code_e4m3(quotient(x, e8m0_reciprocal(byte)));
+    codes[lane % 32u] = u8(code);
+    if (lane % 32u == 0) *scale = u8(byte);
+}
+
+// Two codes make a byte, the even channel low.
+DEVICE void store_e2m1_pair(u32 code, u32 lane, GLOBAL u8* nibbles) {
+    const u32 other = SHUFFLE_XOR(code, 1u);
+    if (lane % 2u == 0) nibbles[lane % 32u / 2u] = u8(code | (other << 4));
+}
+
+// One block of 32 as e2m1 with an e8m0 scale.
+DEVICE void store_e2m1_block(float x, u32 lane, GLOBAL u8* nibbles, GLOBAL u8* scale) {
+    const u32 byte = e2m1_scale_of(warp_amax(x));
+    const u32 code = byte == 255u ? 7u : code_e2m1(quotient(x, e8m0_reciprocal(byte)));
+    store_e2m1_pair(code, lane, nibbles);
+    if (lane % 32u == 0) *scale = u8(byte);
+}
+
+// Two blocks of 16 as e2m1, each with an e4m3 scale; a true division, as a reciprocal could cross a
+// tie.
+DEVICE void store_e2m1_halves(float x, u32 lane, GLOBAL u8* nibbles, GLOBAL u8* scales) {
+    u32 amax = AS_BITS(x) & 0x7fffffffu;
+    amax = max_bits(amax, SHUFFLE_XOR(amax, 8u));
+    amax = max_bits(amax, SHUFFLE_XOR(amax, 4u));
+    amax = max_bits(amax, SHUFFLE_XOR(amax, 2u));
+    amax = max_bits(amax, SHUFFLE_XOR(amax, 1u));
+    const bool broken = amax >= 0x7f800000u;
+    const float most = AS_FLOAT(amax), least = 6.0f / 512.0f;
+    const u32 scale = broken ? 0x7fu : code_e4m3((most < least ? least : most) / 6.0f);
+    const float by = lift_e4m3(scale) * (PLANTED(FAULT_QUANT_WRONG_SCALE) ? 0.5f : 1.0f);
+    store_e2m1_pair(broken ? 7u : code_e2m1(x / by), lane, nibbles);
+    if (lane % 16u == 0) scales[lane % 32u / 16u] = u8(scale);
+}
+
+// Rows to e4m3 codes with one e8m0 scale for 32 channels: the input of an FP8 or FP4 linear. One
+// group a row, one warp a block.
+KERNEL(quantise, QuantiseArgs) {
+    const u32 lane = LANE;
+    const u64 row = GROUP_X;
+    const u32 blocks = args.width / 32u;
+    for (u32 block = lane / 32u; block < blocks; block += GROUP_WARPS) {
+        const u64 at = row * args.width + block * 32u;
+        GLOBAL u8* scale = args.scales + row * blocks + block;
+        store_e4m3_block(args.x[at + lane % 32u], lane, args.codes + at, scale);
+    }
+}
+
+// An index query's heads rounded as index keys are, in place.
+KERNEL(index_query, IndexQueryArgs) {
+    const u32 lane = LANE;
+    GLOBAL float* q = args.q + u64(GROUP_X) * args.width;
+    for (u32 at = lane; at < args.width; at += GROUP_LANES) {
+        const float x = q[at];
+        const u32 byte = e2m1_scale_of(warp_amax(x));
+        const float code = lift_e2m1(code_e2m1(quotient(x, e8m0_reciprocal(byte))));
+        q[at] = code * lift_e8m0(byte);
+    }
+}

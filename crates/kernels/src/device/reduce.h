@@ -1,0 +1,73 @@
+// Sums over a group of 128 lanes, in one order.
+//
+// Lane l takes the terms k with k % 128 == l in ascending order. A warp adds lanes 16, 8, 4, 2, 1
+// apart; the four warps' sums a, b, c, d give (a + b) + (c + d). Every lane gets the same bits.
+#pragma once
+
+#define GROUP_LANES 128u
+#define GROUP_WARPS 4u
+
+DEVICE float warp_sum(float x) {
+    x = x + SHUFFLE_XOR(x, 16u);
+    x = x + SHUFFLE_XOR(x, 8u);
+    x = x + SHUFFLE_XOR(x, 4u);
+    x = x + SHUFFLE_XOR(x, 2u);
+    return x + SHUFFLE_XOR(x, 1u);
+}
+
+DEVICE u32 warp_max(u32 x) {
+    x = max_bits(x, SHUFFLE_XOR(x, 16u));
+    x = max_bits(x, SHUFFLE_XOR(x, 8u));
+    x = max_bits(x, SHUFFLE_XOR(x, 4u));
+    x = max_bits(x, SHUFFLE_XOR(x, 2u));
+    return max_bits(x, SHUFFLE_XOR(x, 1u));
+}
+
+// `part` has GROUP_WARPS words and may be used again after the call.
+DEVICE float group_sum(float x, SHARED_REF(float) part, u32 lane) {
+    x = warp_sum(x);
+    if (lane % 32u == 0) part[lane / 32u] = x;
+    if (!PLANTED(FAULT_MISSING_BARRIER)) BARRIER();
+    const float sum = (part[0] + part[1]) + (part[2] + part[3]);
+    BARRIER();
+    return sum;
+}
+
+DEVICE u32 group_count(u32 x, SHARED_REF(u32) part, u32 lane) {
+    x += SHUFFLE_XOR(x, 16u);
+    x += SHUFFLE_XOR(x, 8u);
+    x += SHUFFLE_XOR(x, 4u);
+    x += SHUFFLE_XOR(x, 2u);
+    x += SHUFFLE_XOR(x, 1u);
+    if (lane % 32u == 0) part[lane / 32u] = x;
+    BARRIER();
+    const u32 sum = part[0] + part[1] + part[2] + part[3];
+    BARRIER();
+    return sum;
+}
+
+// The largest word of the group.
+DEVICE u64 group_max(u64 x, SHARED_REF(u64) part, u32 lane) {
+    for (u32 apart = 16u; apart > 0; apart /= 2u) {
+        const u64 other = SHUFFLE_XOR(x, apart);
+        x = other > x ? other : x;
+    }
+    if (lane % 32u == 0) part[lane / 32u] = x;
+    BARRIER();
+    u64 most = part[0];
+    for (u32 i = 1; i < GROUP_WARPS; i++) {
+        const u64 other = part[i];
+        most = other > most ? other : most;
+    }
+    BARRIER();
+    return most;
+}
+
+DEVICE u64 group_total(u64 x, SHARED_REF(u64) part, u32 lane) {
+    for (u32 apart = 16u; apart > 0; apart /= 2u) x += SHUFFLE_XOR(x, apart);
+    if (lane % 32u == 0) part[lane / 32u] = x;
+    BARRIER();
+    const u64 sum = part[0] + part[1] + part[2] + part[3];
+    BARRIER();
+    return sum;
+}

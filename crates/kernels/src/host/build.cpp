@@ -1,0 +1,5 @@
+// The host build: the launcher, and every kernel through the host's prelude.
+#include "fibers.cpp"
+
+#include "../device/prelude_host.h"
+#include "../device/kernels.h"

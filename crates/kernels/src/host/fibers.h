@@ -1,0 +1,99 @@
+// Lanes as fibers, and the shadow of shared memory that finds missing barriers.
+#pragma once
+#include <string.h>
+
+namespace finback {
+
+// What a launch noticed. Counts; `line` and `lane` are of the first finding.
+struct Report {
+    unsigned races;
+    unsigned unwritten;
+    unsigned outside;
+    unsigned diverged;
+    unsigned line;
+    unsigned lane;
+};
+
+unsigned lane();
+unsigned group_x();
+unsigned group_y();
+unsigned planted();
+// Every lane of the group waits here.
+void barrier(int line);
+// Every lane of the 32 waits here; gives the word of lane `own ^ mask`.
+unsigned long long shuffle_word(unsigned long long word, unsigned mask);
+
+// Barriers passed since the thread began, groups counted as well.
+unsigned epoch();
+unsigned group_epoch();
+Report& report();
+void note(unsigned Report::* count);
+
+template <class To, class From> inline To cast(From from) {
+    static_assert(sizeof(To) == sizeof(From), "a cast of bits keeps the size");
+    To to;
+    memcpy(&to, &from, sizeof to);
+    return to;
+}
+
+template <class T> inline T load(const void* from) {
+    if (reinterpret_cast<unsigned long long>(from) % sizeof(T) != 0) note(&Report::outside);
+    T value;
+    memcpy(&value, from, sizeof value);
+    return value;
+}
+
+template <class T> inline T shuffle_xor(T value, unsigned mask) {
+    unsigned long long word = 0;
+    memcpy(&word, &value, sizeof value);
+    word = shuffle_word(word, mask);
+    memcpy(&value, &word, sizeof value);
+    return value;
+}
+
+// A word of shared memory and who touched it last. Several readers since a barrier are MANY.
+template <class T> struct Cell {
+    T value;
+    unsigned wrote_at, writer, read_at, reader;
+};
+
+const unsigned MANY = 0xffffffffu;
+
+// One access of shared memory.
+template <class T> struct Word {
+    Cell<T>& cell;
+
+    operator T() const {
+        const unsigned now = epoch(), me = lane();
+        if (cell.wrote_at < group_epoch()) note(&Report::unwritten);
+        if (cell.wrote_at == now && cell.writer != me) note(&Report::races);
+        cell.reader = cell.read_at == now && cell.reader != me ? MANY : me;
+        cell.read_at = now;
+        return cell.value;
+    }
+    Word& operator=(T value) {
+        const unsigned now = epoch(), me = lane();
+        if (cell.wrote_at == now && cell.writer != me) note(&Report::races);
+        if (cell.read_at == now && cell.reader != me) note(&Report::races);
+        cell.value = value;
+        cell.wrote_at = now;
+        cell.writer = me;
+        return *this;
+    }
+    Word& operator=(const Word& other) { return *this = static_cast<T>(other); }
+};
+
+template <class T> struct Shared {
+    Cell<T>* cells;
+    unsigned count;
+
+    Word<T> operator[](unsigned index) const {
+        if (index >= count) {
+            note(&Report::outside);
+            index = 0;
+        }
+        return Word<T>{cells[index]};
+    }
+};
+
+}  // namespace finback
