@@ -50,7 +50,9 @@ def main():
                 for part in streamed:
                     streamed[part] += getattr(choice.delta, part, None) or ""
             last = chunk
-        assert last.usage == usage, f"{last.usage} is not {usage}"
+        # How much of a prompt was restored depends on what ran before; the counts do not.
+        for count in ("prompt_tokens", "completion_tokens", "total_tokens"):
+            assert getattr(last.usage, count) == getattr(usage, count), f"{last.usage}, {usage}"
         for part, text in streamed.items():
             assert text == (getattr(whole.choices[0].message, part, None) or ""), part
 
