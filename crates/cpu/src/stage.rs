@@ -1,7 +1,11 @@
 //! Engram rows of passes to come: addressed, and asked of the system, before the pass begins.
 
-use finback_checkpoint::Advice;
+use finback_checkpoint::{Advice, Tensor};
 use finback_ops::{Engram, ModelSpec, Span};
+
+/// Bytes that are advised together; a tensor may begin within a page, so this need not be the
+/// system's.
+const PAGE: usize = 4096;
 
 /// What a slot's next pass reads.
 struct Ahead {
@@ -34,13 +38,8 @@ impl Stage {
         layers.sort_by_key(|layer| layer.which);
         let rows = layers.iter().map(|layer| {
             let rows = addresses(engram, layer.which, before, tokens);
-            let blocks = engram.dim / 32;
-            for &row in &rows {
-                let row = row as usize;
-                layer.table.advise_part(Advice::WillNeed, row * engram.dim..(row + 1) * engram.dim);
-                let scales = row * blocks..(row + 1) * blocks;
-                layer.table_scale.advise_part(Advice::WillNeed, scales);
-            }
+            advise(&layer.table, &rows, engram.dim);
+            advise(&layer.table_scale, &rows, engram.dim / 32);
             rows
         });
         let ahead = Ahead { slot, start, tokens: tokens.to_vec(), rows: rows.collect() };
@@ -78,6 +77,20 @@ impl Stage {
     pub fn rows(&self, which: usize, index: usize, columns: usize) -> Option<&[u64]> {
         let rows = self.running.as_ref()?.rows.get(which)?;
         rows.get(index * columns..(index + 1) * columns)
+    }
+}
+
+/// Tells the system that `rows` of `width` bytes will be read, each run of pages once.
+fn advise(table: &Tensor, rows: &[u64], width: usize) {
+    let pages = |&row: &u64| {
+        let start = row as usize * width;
+        start / PAGE..=(start + width - 1) / PAGE
+    };
+    let mut pages: Vec<usize> = rows.iter().flat_map(pages).collect();
+    pages.sort_unstable();
+    pages.dedup();
+    for run in pages.chunk_by(|a, b| a + 1 == *b) {
+        table.advise_part(Advice::WillNeed, run[0] * PAGE..(run[0] + run.len()) * PAGE);
     }
 }
 

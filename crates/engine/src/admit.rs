@@ -25,6 +25,9 @@ impl Scheduler {
     /// Gives free slots to the requests that came first.
     pub(crate) fn admit(&mut self) -> Result<(), Fatal> {
         while let Some(slot) = self.slots.iter().position(Option::is_none) {
+            if self.blocked {
+                break;
+            }
             let Some(mut job) = self.queue.pop_front() else { break };
             self.load(&mut job);
             let mut found = match job.caches() {
@@ -34,6 +37,7 @@ impl Scheduler {
             match self.begin(slot, &job, &mut found) {
                 Begun::Waits => {
                     // It waits at the head: nothing behind it takes the blocks it needs.
+                    self.blocked = true;
                     self.queue.push_front(job);
                     break;
                 }

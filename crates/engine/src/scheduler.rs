@@ -50,6 +50,8 @@ pub(crate) struct Scheduler {
     pub(crate) cache: PrefixCache,
     /// Where prefixes are kept beyond this engine's life.
     pub(crate) disk: Option<Disk>,
+    /// Whether the queue's head waits for blocks that only an end frees.
+    pub(crate) blocked: bool,
     /// Requests that have got a slot so far.
     pub(crate) arrivals: u64,
 }
@@ -78,6 +80,7 @@ impl Scheduler {
             turns: Turns::default(),
             cache: PrefixCache::new(options.cache.bytes),
             disk: None,
+            blocked: false,
             arrivals: 0,
         }
     }
@@ -145,6 +148,8 @@ impl Scheduler {
         }
         self.queue.retain(|job| {
             let keep = !job.cancelled();
+            // Whoever is the head now may need less.
+            self.blocked &= keep;
             self.shared.waiting.fetch_sub(usize::from(!keep), Relaxed);
             keep
         });
@@ -261,6 +266,7 @@ impl Scheduler {
             self.keep_state(slot);
         }
         let freed = self.free(slot);
+        self.blocked = false;
         self.shared.counters.pool(self.runner.pool());
         self.count_cache();
         if let Some(live) = self.slots[slot].take() {

@@ -135,6 +135,32 @@ fn a_stop_has_the_state_of_a_prompt_that_ends_there() {
     }
 }
 
+#[test]
+fn a_state_on_the_way_serves_prompts_of_the_fewest_tokens_it_names() {
+    let spec = spec();
+    let (mut r, first) = (runner(&spec, 8), ids(1, 400));
+    // The end is far, so that it is the layers' reach that counts: window 16, and 15 rows more for
+    // each layer from the last kv source up but the top.
+    let layers = spec.layers.len() - spec.sources.last().unwrap().layer;
+    let reach = 16 + 15 * (layers - 1);
+    for (at, stop) in [(100, 390), (100, 100 + reach / 2)] {
+        r.start(0, &first, 420, &Start { stops: &[stop], ..Start::default() }).unwrap();
+        r.piece(0, at).unwrap();
+        let snapshot = r.save(0).unwrap();
+        assert_eq!(snapshot.least, stop.min(at + reach));
+        r.release(0).unwrap();
+        let prompt = [&first[..at], &ids(9, snapshot.least - at)].concat();
+        let wanted = whole(&mut r, &prompt);
+        r.release(0).unwrap();
+        let start = Start { from: Some(snapshot.id), ..Start::default() };
+        r.start(0, &prompt, prompt.len() + TOKENS, &start).unwrap();
+        while r.piece(0, 50).unwrap() > 0 {}
+        assert!(outcome(&mut r) == wanted, "from {at}, on the way to {stop}");
+        r.release(0).unwrap();
+        r.forget(snapshot.id).unwrap();
+    }
+}
+
 /// How a second prompt relates to a first of some length.
 #[derive(Debug, Clone, Copy)]
 enum Second {
@@ -153,7 +179,7 @@ fn resumed(spec: &Arc<ModelSpec>, len: usize, stop: usize, second: Second, throu
     let start = Start { stops: &[stop], ..Start::default() };
     r.start(0, &first, len + TOKENS, &start).unwrap();
     let mut kept: Vec<(Snapshot, Vec<u32>)> = Vec::new();
-    while r.piece(0, 100).unwrap() > 0 {
+    while r.piece(0, 150).unwrap() > 0 {
         let snapshot = r.save(0).unwrap();
         kept.push((snapshot, first[..snapshot.at].to_vec()));
     }
@@ -208,11 +234,13 @@ fn resumed(spec: &Arc<ModelSpec>, len: usize, stop: usize, second: Second, throu
 #[test]
 fn resumed_equals_fresh_around_every_border() {
     let spec = spec();
-    // The window, a block, two blocks, and a chunk.
+    // The window, 128, a block, a chunk and two blocks.
+    let all = [Second::Same, Second::OneMore, Second::Longer, Second::Edited];
     for border in [16, 128, 256, 300, 512] {
         for (n, len) in (border - 1..=border + 1).enumerate() {
-            for second in [Second::Same, Second::OneMore, Second::Longer, Second::Edited] {
-                resumed(&spec, len, len - 1 - len / 5, second, n == 1);
+            // Each relation at every border, and each length with one of them at least.
+            for second in if n == 1 { &all[..] } else { &all[(border + n) % 4..][..1] } {
+                resumed(&spec, len, len - 1 - len / 5, *second, n == 1);
             }
         }
     }
