@@ -218,12 +218,14 @@ fn a_long_prompt_is_kept_on_its_way_and_a_broken_one_as_far_as_it_ran() {
     edited[600] += 1;
     let prefix = ask(&engine, &Request::greedy(edited, 1));
     assert_eq!((prefix.restored, prefix.matched), (512, 600));
-    // Dropped after its second piece; what has run by then is there for the next try.
+    // Dropped in its third piece; what has run by then is there for the next try.
     let (pieces, gate): (SyncSender<()>, Receiver<()>) = sync_channel(100);
+    let (held, third): (SyncSender<()>, Receiver<()>) = sync_channel(100);
     let mut seen = 0;
     let hook = move |call, _: &[SlotId]| {
         seen += usize::from(call == Call::Piece);
         if call == Call::Piece && seen == 3 {
+            held.send(()).unwrap();
             let _ = gate.recv();
         }
         Ok(())
@@ -233,9 +235,10 @@ fn a_long_prompt_is_kept_on_its_way_and_a_broken_one_as_far_as_it_ran() {
     let options = Options { cache, ..Options::default() };
     let engine = Engine::start(Box::new(runner), options).unwrap();
     let request = Request::greedy(ids(3, 500), 4);
-    let mut reply = engine.handle().submit(request.clone()).unwrap();
-    (0..3).for_each(|_| drop(reply.next_blocking()));
-    drop((reply, pieces));
+    let reply = engine.handle().submit(request.clone()).unwrap();
+    third.recv().unwrap();
+    drop(reply);
+    drop(pieces);
     assert_eq!(ask(&engine, &request).restored, 192);
 }
 
