@@ -12,6 +12,7 @@ with every reply, to the output file; --only names the parts to run.
 import argparse
 import json
 import time
+import urllib.error
 import urllib.request
 from random import Random
 
@@ -37,8 +38,11 @@ class Server:
         if self.thinking:
             body["thinking"] = {"type": {"on": "enabled", "off": "disabled"}[self.thinking]}
         request = urllib.request.Request(self.url + "/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=1200) as f:
-            got = json.load(f)
+        try:
+            with urllib.request.urlopen(request, timeout=1200) as f:
+                got = json.load(f)
+        except urllib.error.HTTPError as e:
+            raise SystemExit(f"the server refused a request: {e.read().decode()}")
         return got["choices"][0]["message"], got["finback"], got["usage"]
 
 
@@ -48,13 +52,15 @@ def joined(content):
 
 def as_request(conv):
     """The messages before the last reply, and the request's other fields."""
-    messages = []
+    messages, made, answered = [], 0, 0
     for m in conv["messages"][:-1]:
         out = {"role": m["role"], "content": joined(m["content"])}
         if m.get("calls"):
-            out["tool_calls"] = [{"id": f"call_{i}", "type": "function", "function": {"name": n, "arguments": json.dumps(a)}} for i, (n, a) in enumerate(m["calls"])]
+            out["tool_calls"] = [{"id": f"call_{made + i}", "type": "function", "function": {"name": n, "arguments": json.dumps(a)}} for i, (n, a) in enumerate(m["calls"])]
+            made += len(m["calls"])
         if m["role"] == "tool":
-            out["tool_call_id"] = "call_0"
+            out["tool_call_id"] = f"call_{answered}"
+            answered += 1
         messages.append(out)
     more = {}
     if conv.get("tools"):
@@ -192,6 +198,9 @@ def conversation(tasks, kind, r):
         conv.pop("schema", None)
     else:
         conv = tasks.conversation(kind, r, 350)
+    for i, m in enumerate(conv["messages"]):
+        if m.get("calls") and conv["messages"][i + 1 : i + 2] and conv["messages"][i + 1]["role"] != "tool":
+            del conv["messages"][i + 1 :]  # the server wants every call answered
     while conv["messages"][-1]["role"] != "assistant":
         conv["messages"].pop()
     return conv
