@@ -178,6 +178,14 @@ args! {
     }
     /// `sample.h`, `add_rows`.
     AddArgs { x: addr, term: addr, width: u32, x_stride: u32 }
+    /// `sample.h`, `adjust`.
+    AdjustArgs {
+        logits: addr, starts: addr, ids: addr, adds: addr, chain: addr, penalties: addr,
+        saved: addr, saved_chain: addr,
+        stride: u32, chain_stride: u32, chain_count: u32, restore: u32,
+    }
+    /// `kv.h`, `copy_rows`.
+    CopyArgs { from: addr, sources: addr, to: addr, places: addr, bytes: u32, pad: u32 }
     /// `sample.h`, `markov`.
     MarkovArgs {
         table: addr, tokens: addr, h: addr, projection: addr, embed: addr, confidence: addr,

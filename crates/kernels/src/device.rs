@@ -29,6 +29,23 @@ pub trait Device {
     fn run(&mut self, launch: &Launch<'_>) -> Result<Findings, DeviceError>;
 }
 
+/// The device of this name.
+///
+/// # Errors
+/// One that this build has not, or that this machine cannot be.
+pub fn open(name: &str) -> Result<Box<dyn Device>, DeviceError> {
+    let reason = match name {
+        #[cfg(host_build)]
+        crate::host::NAME => return Ok(Box::new(crate::host::Host::new())),
+        #[cfg(not(host_build))]
+        "emu" => "is written for x86-64 and AArch64 under Unix, and this is another machine",
+        "cuda" => "this build has no CUDA backend yet; it has emu",
+        "metal" => "this build has no Metal backend yet; it has emu",
+        _ => "no such device; it has emu",
+    };
+    Err(DeviceError::Missing { device: name.into(), reason })
+}
+
 /// One launch.
 #[derive(Debug, Clone, Copy)]
 pub struct Launch<'a> {
@@ -78,6 +95,14 @@ impl Findings {
 /// Why a device did not run something.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
+    /// There is no such device here.
+    #[error("{device}: {reason}")]
+    Missing {
+        /// Its name.
+        device: String,
+        /// Why not.
+        reason: &'static str,
+    },
     /// The arguments are not the kernel's.
     #[error("{kernel}: found {found} bytes of arguments, wanted {wanted}")]
     Arguments {
@@ -96,4 +121,17 @@ pub enum DeviceError {
         /// What happened.
         what: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::open;
+
+    #[test]
+    fn devices_that_are_not_there_are_refused_by_name() {
+        for name in ["cuda", "metal", "gpu"] {
+            let message = open(name).err().unwrap().to_string();
+            assert!(message.starts_with(name) && message.ends_with("it has emu"), "{message}");
+        }
+    }
 }

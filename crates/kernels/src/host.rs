@@ -144,7 +144,7 @@ impl Device for Host {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::{KERNELS, kernel};
+    use crate::manifest::{KERNELS, Kernel, kernel};
 
     #[test]
     fn arguments_have_the_size_that_the_compiler_gives() {
@@ -161,6 +161,38 @@ mod tests {
         let launch = Launch { kernel, args: &[0; 8], grid: [1, 1], seed: 0, fault: 0 };
         let error = Host::new().run(&launch).unwrap_err().to_string();
         assert_eq!(error, "rmsnorm: found 8 bytes of arguments, wanted 40");
+    }
+
+    /// What the shadow finds where `mode` of `check.h` breaks a rule.
+    fn shadow(mode: u32, seed: u64) -> Findings {
+        let kernel =
+            Kernel { name: "shadow", args: "", args_bytes: 8, fields: &[], host: entry!(shadow) };
+        let args = [mode.to_ne_bytes(), [0; 4]].concat();
+        let launch = Launch { kernel: &kernel, args: &args, grid: [3, 1], seed, fault: 0 };
+        Host::new().run(&launch).unwrap()
+    }
+
+    #[test]
+    fn the_shadow_finds_every_breach_in_any_order_of_lanes_and_no_other() {
+        for seed in 0..20 {
+            assert_eq!(shadow(0, seed), Findings::default());
+            let [read, write, unwritten, outside, diverged] =
+                [1, 2, 3, 4, 5].map(|mode| shadow(mode, seed));
+            // A pair of neighbours races whichever of them is first; a group has 128 pairs.
+            for racy in [read, write] {
+                assert!(racy.races >= 3 && racy.outside + racy.diverged == 0, "{racy:?}");
+            }
+            assert_eq!(unwritten, Findings { unwritten: 384, ..first_of(unwritten) });
+            assert_eq!(outside, Findings { outside: 3, ..first_of(outside) });
+            assert_eq!(diverged, Findings { diverged: 3, ..first_of(diverged) });
+        }
+        assert!(shadow(1, 0).text().unwrap().contains("races"));
+        assert_eq!(shadow(0, 0).text(), None);
+    }
+
+    /// Where the first finding was, and no counts.
+    fn first_of(findings: Findings) -> Findings {
+        Findings { line: findings.line, lane: findings.lane, ..Findings::default() }
     }
 
     #[test]

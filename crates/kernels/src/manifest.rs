@@ -76,6 +76,7 @@ kernels! {
     unpack_compressed: UnpackArgs,
     unpack_index: UnpackArgs,
     pool: PoolArgs,
+    copy_rows: CopyArgs,
     index_scores: IndexScoresArgs,
     block_best: BlockBestArgs,
     topk: TopkArgs,
@@ -87,6 +88,7 @@ kernels! {
     engram_gather: EngramGatherArgs,
     engram_gate: EngramGateArgs,
     choose: ChooseArgs,
+    adjust: AdjustArgs,
     add_rows: AddArgs,
     markov: MarkovArgs,
 }

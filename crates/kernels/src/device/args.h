@@ -323,6 +323,30 @@ struct AddArgs {
     u32 x_stride;
 };
 
+struct AdjustArgs {
+    GLOBAL float* logits;
+    GLOBAL const u32* starts;
+    GLOBAL const u32* ids;
+    GLOBAL const float* adds;
+    GLOBAL const u32* chain;
+    GLOBAL const float* penalties;
+    GLOBAL float* saved;
+    GLOBAL float* saved_chain;
+    u32 stride;
+    u32 chain_stride;
+    u32 chain_count;
+    u32 restore;
+};
+
+struct CopyArgs {
+    GLOBAL const u8* from;
+    GLOBAL const u64* sources;
+    GLOBAL u8* to;
+    GLOBAL const u64* places;
+    u32 bytes;
+    u32 pad;
+};
+
 struct MarkovArgs {
     GLOBAL const u8* table;
     GLOBAL const u32* tokens;

@@ -123,3 +123,13 @@ KERNEL(pool, PoolArgs) {
         args.out[group * args.dim + k] = stored(sum / all, args.round);
     }
 }
+
+// Copies so many bytes from each source to its place: window rows into rings, raw rows into open
+// groups, blocks of the pool. One group a copy; a row that is read is not written in the same launch.
+KERNEL(copy_rows, CopyArgs) {
+    const u32 lane = LANE;
+    GLOBAL const u8* from = args.from + args.sources[GROUP_X];
+    GLOBAL u8* to = args.to + args.places[GROUP_X];
+    const u32 bytes = PLANTED(FAULT_COPY_SHORT) ? args.bytes - 1u : args.bytes;
+    for (u32 k = lane; k < bytes; k += GROUP_LANES) to[k] = from[k];
+}

@@ -126,6 +126,58 @@ KERNEL(choose, ChooseArgs) {
     if (lane == 0) args.choices[at] = ~u32(winner & 0xffffffffu);
 }
 
+// Whether an id is one of the entries first..end.
+DEVICE bool named(GLOBAL const u32* ids, u32 first, u32 end, u32 id) {
+    for (u32 i = first; i < end; i++)
+        if (ids[i] == id) return true;
+    return false;
+}
+
+// Adds a row's entries to its logits and keeps what was there, or with `restore` puts that back. An
+// entry loses `frequency` for each time its id is in the chain of drafts before; a draft that no
+// entry names gets -presence - frequency, and -frequency for each further time. Penalties are
+// (presence, frequency) a row. Entries of row r are starts[r]..starts[r + 1], ids of a row differ.
+KERNEL(adjust, AdjustArgs) {
+    const u32 lane = LANE;
+    const u64 row = GROUP_X;
+    GLOBAL float* logits = args.logits + row * args.stride;
+    GLOBAL const u32* chain = args.chain + row * args.chain_stride;
+    const u32 first = args.starts[row], end = args.starts[row + 1u];
+    const float presence = args.penalties[row * 2u], frequency = args.penalties[row * 2u + 1u];
+    for (u32 i = first + lane; i < end; i += GROUP_LANES) {
+        const u32 id = args.ids[i];
+        if (args.restore != 0) {
+            logits[id] = args.saved[i];
+            continue;
+        }
+        float add = args.adds[i];
+        const u32 count = PLANTED(FAULT_ADJUST_NO_CHAIN) ? 0 : args.chain_count;
+        for (u32 c = 0; c < count; c++)
+            if (chain[c] == id) add = add - frequency;
+        const float own = logits[id];
+        args.saved[i] = own;
+        logits[id] = own + add;
+    }
+    for (u32 c = lane; c < args.chain_count; c += GROUP_LANES) {
+        GLOBAL float* kept = args.saved_chain + row * args.chain_stride + c;
+        const u32 id = chain[c];
+        bool counts = !named(chain, 0, c, id) && !named(args.ids, first, end, id);
+        if (args.restore != 0) {
+            if (counts && !PLANTED(FAULT_ADJUST_NOT_RESTORED)) logits[id] = *kept;
+            continue;
+        }
+        float own = 0.0f;
+        if (counts) {
+            float add = -presence - frequency;
+            for (u32 later = c + 1u; later < args.chain_count; later++)
+                if (chain[later] == id) add = add - frequency;
+            own = logits[id];
+            logits[id] = own + add;
+        }
+        *kept = own;
+    }
+}
+
 // x += term: the Markov term on a logit row.
 KERNEL(add_rows, AddArgs) {
     const u32 lane = LANE;

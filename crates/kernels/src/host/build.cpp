@@ -3,3 +3,4 @@
 
 #include "../device/prelude_host.h"
 #include "../device/kernels.h"
+#include "check.h"

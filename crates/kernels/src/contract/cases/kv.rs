@@ -5,7 +5,9 @@ use finback_numerics::{fp8, quant, rows as packed};
 use super::super::case::{Case, Gate, Rule, Want, bytes};
 use super::super::data::{Data, UNIT, gamma, near, nears};
 use super::{by_row, word};
-use crate::args::{Args, IndexQueryArgs, PackArgs, PoolArgs, QuantiseArgs, RopeArgs, UnpackArgs};
+use crate::args::{
+    Args, CopyArgs, IndexQueryArgs, PackArgs, PoolArgs, QuantiseArgs, RopeArgs, UnpackArgs,
+};
 
 pub fn cases() -> Vec<Case> {
     let window = Packing {
@@ -42,7 +44,8 @@ pub fn cases() -> Vec<Case> {
         scales: 80,
         nan_channels: Rule::NanIn("out", 0, 128),
     };
-    let mut cases = vec![quantise(), index_query(), rope(false), rope(true), pool(2), pool(3)];
+    let mut cases =
+        vec![quantise(), index_query(), rope(false), rope(true), pool(2), pool(3), copy_rows()];
     for packing in [window, compressed, index] {
         cases.extend([pack(&packing), unpack(&packing)]);
     }
@@ -293,6 +296,35 @@ fn pool(ratio: usize) -> Case {
         .strike("raw", 3, f32::NAN, Rule::NanAt("out", 3))
         .strike("raw", dim + 3, f32::NAN, Rule::NanAt("out", 3))
         .fault("POOL_DROPPED_ROW", Gate::Reference)
+}
+
+fn copy_rows() -> Case {
+    let (rows, each) = (5, 131);
+    let held = Data::new(26).bytes(3 * rows * each);
+    let from = held.clone();
+    let source = move |row: usize| ((row * 3 + 1) % (3 * rows)) * each;
+    let place = move |row: usize| (rows - 1 - row) * (each + 5) + 2;
+    let words = |at: &dyn Fn(usize) -> usize, rows: &[usize]| {
+        bytes(&rows.iter().map(|&row| at(row) as u64).collect::<Vec<_>>())
+    };
+    Case::new("copy_rows", format!("{rows} rows of {each} bytes"), rows)
+        .shared("from", &held)
+        .made("sources", move |rows| words(&source, rows))
+        .made("places", move |rows| words(&place, rows))
+        .placed("to", each, move |_| rows * (each + 5), move |rows, i| place(rows[i]))
+        .launch(move |at, rows| {
+            let args = CopyArgs {
+                from: at.of("from"),
+                sources: at.of("sources"),
+                to: at.of("to"),
+                places: at.of("places"),
+                bytes: word(each),
+                pad: 0,
+            };
+            (args.bytes(), by_row(rows))
+        })
+        .want(move |row| vec![Want::Bytes(from[source(row)..source(row) + each].to_vec())])
+        .fault("COPY_SHORT", Gate::Writes)
 }
 
 #[cfg(test)]

@@ -6,10 +6,10 @@ use finback_numerics::sample::{Params, Scratch, choose};
 use super::super::case::{Case, Gate, Rule, Want, bytes};
 use super::super::data::{Data, gamma, group_depth, near};
 use super::{by_row, word};
-use crate::args::{AddArgs, Args, ChooseArgs, MarkovArgs, format};
+use crate::args::{AddArgs, AdjustArgs, Args, ChooseArgs, MarkovArgs, format};
 
 pub fn cases() -> Vec<Case> {
-    vec![choices(300), choices(33), add_rows(), markov()]
+    vec![choices(300), choices(33), adjust(false), adjust(true), add_rows(), markov()]
 }
 
 /// Rows of every kind of filter, and one that has no choice.
@@ -81,6 +81,87 @@ fn choices(vocab: usize) -> Case {
         )
         .fault("CHOOSE_TIES_HIGH", Gate::Reference)
         .fault("CHOOSE_NO_FILTER", Gate::Reference)
+}
+
+/// Rows with entries and a chain of drafts before them, which names an entry, a token twice, and one
+/// alone; or the way back.
+fn adjust(restore: bool) -> Case {
+    let (rows, vocab, entries, chain) = (4, 50, 3, 5);
+    let mut data = Data::new(73);
+    let logits = data.floats(rows * vocab, 4.0);
+    let adds = data.floats(rows * entries, 2.0);
+    let ids: Vec<u32> = (0..rows).flat_map(|r| [4, 17 + r, 40].map(word)).collect();
+    let drafts: Vec<u32> = (0..rows).flat_map(|r| [9, 40, 9, 21 + r, 4].map(word)).collect();
+    let penalties = data.between(rows * 2, 0.1, 1.0);
+    let saved = data.floats(rows * entries, 3.0);
+    let saved_chain = data.floats(rows * chain, 3.0);
+    let (x, a, i, d, p) =
+        (logits.clone(), adds.clone(), ids.clone(), drafts.clone(), penalties.clone());
+    let (s, sc) = (saved.clone(), saved_chain.clone());
+    let want = move |row: usize| {
+        let mut out = x[row * vocab..(row + 1) * vocab].to_vec();
+        let (ids, drafts) = (&i[row * entries..][..entries], &d[row * chain..][..chain]);
+        let firsts = drafts
+            .iter()
+            .enumerate()
+            .filter(|(c, id)| !drafts[..*c].contains(id) && !ids.contains(id));
+        if restore {
+            ids.iter().zip(&s[row * entries..]).for_each(|(&id, &own)| out[id as usize] = own);
+            firsts.for_each(|(c, &id)| out[id as usize] = sc[row * chain + c]);
+            return vec![Want::Bytes(bytes(&out))];
+        }
+        let own: Vec<f32> = ids.iter().map(|&id| out[id as usize]).collect();
+        let mut own_chain = vec![0.0; chain];
+        firsts.for_each(|(c, &id)| own_chain[c] = out[id as usize]);
+        // As the CPU backend makes a draft row's additions.
+        let (presence, frequency) = (p[row * 2], p[row * 2 + 1]);
+        let mut all: Vec<(u32, f32)> =
+            ids.iter().copied().zip(a[row * entries..].iter().copied()).take(entries).collect();
+        for &id in drafts {
+            match all.iter_mut().find(|(named, _)| *named == id) {
+                Some((_, add)) => *add -= frequency,
+                None => all.push((id, -presence - frequency)),
+            }
+        }
+        all.iter().for_each(|&(id, add)| out[id as usize] += add);
+        [&out, &own, &own_chain].map(|part| Want::Bytes(bytes(part))).into()
+    };
+    let starts = move |rows: &[usize]| {
+        bytes(&(0..=rows.len()).map(|i| word(i * entries)).collect::<Vec<_>>())
+    };
+    let case = Case::new("adjust", format!("{rows} rows of {vocab}, restore: {restore}"), rows)
+        .in_place("logits", &logits)
+        .made("starts", starts)
+        .row("ids", &ids)
+        .row("adds", &adds)
+        .row("chain", &drafts)
+        .row("penalties", &penalties);
+    let case = match restore {
+        true => case.row("saved", &saved).row("saved_chain", &saved_chain),
+        false => case.out("saved", entries * 4).out("saved_chain", chain * 4),
+    };
+    let case = case
+        .launch(move |at, rows| {
+            let args = AdjustArgs {
+                logits: at.of("logits"),
+                starts: at.of("starts"),
+                ids: at.of("ids"),
+                adds: at.of("adds"),
+                chain: at.of("chain"),
+                penalties: at.of("penalties"),
+                saved: at.of("saved"),
+                saved_chain: at.of("saved_chain"),
+                stride: word(vocab),
+                chain_stride: word(chain),
+                chain_count: word(chain),
+                restore: restore.into(),
+            };
+            (args.bytes(), by_row(rows))
+        })
+        .want(want)
+        .strike("logits", 10, f32::NAN, Rule::NanAt("logits", 10));
+    let fault = if restore { "ADJUST_NOT_RESTORED" } else { "ADJUST_NO_CHAIN" };
+    case.fault(fault, Gate::Reference)
 }
 
 fn add_rows() -> Case {
