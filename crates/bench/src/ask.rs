@@ -85,6 +85,22 @@ impl Ask {
         self
     }
 
+    /// A greedy conversation without thinking, whose replies end where the model ends them.
+    #[must_use]
+    pub fn talk(messages: &Value, tokens: usize) -> Self {
+        let body = json!({"messages": messages, "thinking": {"type": "disabled"}});
+        let mut ask = Self { path: "/v1/chat/completions", body }.with(tokens, 0.0, FIRST_SEED);
+        ask.body["ignore_eos"] = json!(false);
+        ask
+    }
+
+    /// The same request without kept prefixes: none is used, none is made.
+    #[must_use]
+    pub fn uncached(mut self) -> Self {
+        self.body["cache"] = json!(false);
+        self
+    }
+
     /// The same request answered in one piece.
     #[must_use]
     pub fn whole(mut self) -> Self {

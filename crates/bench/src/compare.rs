@@ -151,7 +151,7 @@ impl Report {
                     cell.gap().map_or("-".to_owned(), |gap| format!("{:+.1}%", gap * 100.0)),
                     cell.pace.name().to_owned(),
                     cell.ttft_s.map(|seconds| figure(seconds, 3)).join(" / "),
-                    replies(cell.replies).to_owned(),
+                    cell.replies.name().to_owned(),
                 ]
             })
             .collect();
@@ -170,7 +170,7 @@ impl Report {
                 json!({
                     "name": cell.name, "base_tps": cell.base, "this_tps": cell.this,
                     "gap": cell.gap(), "pace": cell.pace.name(), "ttft_s": cell.ttft_s,
-                    "replies": replies(cell.replies),
+                    "replies": cell.replies.name(),
                 })
             })
             .collect();
@@ -220,14 +220,6 @@ fn cell(base: &[openai::Report; 2], this: &[openai::Report; 2], at: usize) -> Ce
         ttft_s: [first(base), first(this)],
         base: base_tps,
         this: this_tps,
-    }
-}
-
-fn replies(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Equal => "equal",
-        Verdict::Unequal => "unequal",
-        Verdict::Failed => "unverified",
     }
 }
 

@@ -1,4 +1,6 @@
-//! Seeded draws: the same soak again with the same seed.
+//! Seeded draws: the same requests again with the same seed.
+
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// SplitMix64.
 #[derive(Debug, Clone)]
@@ -7,6 +9,19 @@ pub(crate) struct Draw(u64);
 impl Draw {
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
+    }
+
+    /// A seed that no run before had.
+    pub(crate) fn fresh_seed() -> u64 {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let place = u64::from(std::process::id()) << 40;
+        // Seeds are read back from JSON and the command line, where 53 bits are safe.
+        Self(time.as_nanos() as u64 ^ place).next() >> 11
+    }
+
+    /// One of `words`, of which there is at least one.
+    pub(crate) fn pick<'a>(&mut self, words: &[&'a str]) -> &'a str {
+        words[self.below(words.len())]
     }
 
     fn next(&mut self) -> u64 {

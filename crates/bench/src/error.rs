@@ -37,6 +37,12 @@ pub enum BenchError {
         /// What is wrong with it.
         problem: String,
     },
+    /// A process whose memory cannot be read.
+    #[error("--pid: found {pid}, accepted: the id of a running process here, on Linux")]
+    Process {
+        /// What was given.
+        pid: u32,
+    },
 }
 
 /// Result of asking a server.

@@ -13,6 +13,18 @@ pub enum Verdict {
     Failed,
 }
 
+impl Verdict {
+    /// As tables and JSON name it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Equal => "equal",
+            Self::Unequal => "unequal",
+            Self::Failed => "unverified",
+        }
+    }
+}
+
 /// Compares two hashes. A missing one never counts as equal, not even to another missing one.
 #[must_use]
 pub fn judge(this: Option<&str>, reference: Option<&str>) -> Verdict {

@@ -5,13 +5,18 @@
 //! never counts as equal. Nothing here knows the engine or the model.
 
 mod ask;
+pub mod cache;
+pub mod capacity;
 mod chart;
 pub mod compare;
 pub mod concurrent;
 mod draw;
 mod error;
+pub mod fill;
+mod gauges;
 mod judge;
 pub mod openai;
+mod prompt;
 mod reply;
 pub mod soak;
 mod sse;

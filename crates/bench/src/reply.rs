@@ -14,6 +14,14 @@ pub struct Reply {
     pub sent: Instant,
     /// When each piece of text came.
     pub pieces: Vec<Instant>,
+    /// The answer's text, without its reasoning.
+    pub text: String,
+    /// Prompt tokens, where the server counts them.
+    pub prompt_tokens: Option<u64>,
+    /// Prompt tokens that were restored instead of run, where the server tells.
+    pub cached_tokens: Option<u64>,
+    /// Seconds it waited for a slot, where the server tells.
+    pub queue_s: Option<f64>,
     /// Reply tokens, where the server counts them.
     pub tokens: Option<u64>,
     /// The hash of the reply's tokens: 64 hexadecimal digits, where the server sends it.
@@ -31,6 +39,10 @@ impl Reply {
         Self {
             sent,
             pieces: Vec::new(),
+            text: String::new(),
+            prompt_tokens: None,
+            cached_tokens: None,
+            queue_s: None,
             tokens: None,
             token_sha: None,
             rounds: None,
@@ -52,13 +64,21 @@ impl Reply {
         if has_text(choice) {
             self.pieces.push(at);
         }
+        let parts = [&choice["text"], &choice["delta"]["content"], &choice["message"]["content"]];
+        self.text.extend(parts.into_iter().filter_map(Value::as_str));
         if let Some(reason) = choice["finish_reason"].as_str() {
             self.finish = Some(reason.to_owned());
         }
-        if let Some(tokens) = event["usage"]["completion_tokens"].as_u64() {
-            self.tokens = Some(tokens);
-        }
-        let own = &event["finback"];
+        let (usage, own) = (&event["usage"], &event["finback"]);
+        self.tokens = usage["completion_tokens"].as_u64().or(self.tokens);
+        self.prompt_tokens = usage["prompt_tokens"].as_u64().or(self.prompt_tokens);
+        let cached = [
+            &usage["prompt_tokens_details"]["cached_tokens"],
+            &usage["prompt_cache_hit_tokens"],
+            &own["cached_tokens"],
+        ];
+        self.cached_tokens = cached.into_iter().find_map(Value::as_u64).or(self.cached_tokens);
+        self.queue_s = own["timings"]["queue_s"].as_f64().or(self.queue_s);
         if let Some(sha) = own["token_sha"].as_str().filter(|sha| is_sha(sha)) {
             self.token_sha = Some(sha.to_owned());
         }
@@ -71,6 +91,18 @@ impl Reply {
     #[must_use]
     pub fn first_piece(&self) -> Option<Duration> {
         self.pieces.first().map(|first| first.duration_since(self.sent))
+    }
+
+    /// From sending the request to the last piece of text.
+    #[must_use]
+    pub fn last_piece(&self) -> Option<Duration> {
+        self.pieces.last().map(|last| last.duration_since(self.sent))
+    }
+
+    /// Seconds between one piece of text and the next.
+    #[must_use]
+    pub fn gaps_s(&self) -> Vec<f64> {
+        self.pieces.windows(2).map(|two| two[1].duration_since(two[0]).as_secs_f64()).collect()
     }
 
     /// Tokens after the first, a second, from the first piece to the last; `None` where too few
@@ -137,16 +169,35 @@ mod tests {
         take(json!({"choices": [{"text": "c"}]}), 300);
         take(json!({"choices": [{"message": {"content": "d"}, "finish_reason": "length"}]}), 500);
         take(
-            json!({"choices": [], "usage": {"completion_tokens": 9},
-                "finback": {"token_sha": "0".repeat(64), "rounds": 4, "drafts": {"offered": 7}}}),
+            json!({"choices": [], "usage": {"completion_tokens": 9, "prompt_tokens": 5},
+                "finback": {"token_sha": "0".repeat(64), "rounds": 4, "drafts": {"offered": 7},
+                    "cached_tokens": 3, "timings": {"queue_s": 0.25}}}),
             600,
         );
+        assert_eq!((reply.text.as_str(), reply.queue_s), ("bcd", Some(0.25)));
+        assert_eq!((reply.prompt_tokens, reply.cached_tokens), (Some(5), Some(3)));
+        assert_eq!(reply.gaps_s(), [0.1, 0.1, 0.2]);
+        assert_eq!(reply.last_piece(), Some(Duration::from_millis(500)));
         assert_eq!(reply.first_piece(), Some(Duration::from_millis(100)));
         assert_eq!(reply.decode_rate(), Some(20.0));
         assert_eq!(reply.tokens_per_round(), Some(2.0));
         assert_eq!(reply.drafts_offered, Some(7));
         assert_eq!(reply.finish.as_deref(), Some("length"));
         assert_eq!(reply.tokens_between(at(100), at(300)), Some(4.5));
+    }
+
+    #[test]
+    fn cached_tokens_are_read_where_they_are_a_count() {
+        let cached = |usage: Value| {
+            let mut reply = Reply::new(Instant::now());
+            reply.take(&json!({"usage": usage}), reply.sent).unwrap();
+            reply.cached_tokens
+        };
+        assert_eq!(cached(json!({"prompt_tokens_details": {"cached_tokens": 0}})), Some(0));
+        assert_eq!(cached(json!({"prompt_cache_hit_tokens": 7})), Some(7));
+        for wrong in [json!(-1), json!(true), json!("0"), json!(null), json!(0.5)] {
+            assert_eq!(cached(json!({"prompt_tokens_details": {"cached_tokens": wrong}})), None);
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::draw::Draw;
+use crate::gauges::gauge;
 use crate::judge::Tally;
 use crate::{Ask, BenchError, BenchResult, Reply, Say, Step, Target};
 
@@ -195,7 +196,10 @@ fn drained(target: &Target) -> Drained {
 
 /// KV blocks that requests hold; asked for again where there are some, as the last may be going.
 fn blocks_left(target: &Target) -> Option<u64> {
-    let ask = || gauge(&target.get("/metrics").ok()?, &["finback_kv_blocks_used"]);
+    let ask = || {
+        let blocks = gauge(&target.get("/metrics").ok()?, &["finback_kv_blocks_used"])?;
+        Some(blocks as u64)
+    };
     let end = Instant::now() + Duration::from_secs(1);
     loop {
         match ask() {
@@ -237,19 +241,7 @@ fn load_in(metrics: &str) -> Option<(u64, u64)> {
             "llamacpp:requests_deferred",
         ],
     );
-    Some((running, waiting.unwrap_or(0)))
-}
-
-/// The gauge under the first of these names that is there, summed over its labels.
-fn gauge(metrics: &str, names: &[&str]) -> Option<u64> {
-    names.iter().find_map(|wanted| {
-        let lines = metrics.lines().filter_map(|line| {
-            let name = line.split(['{', ' ']).next().unwrap_or_default();
-            let value = line.rsplit(' ').next()?.parse::<f64>().ok()?;
-            (name == *wanted).then_some(value as u64)
-        });
-        lines.reduce(|sum, value| sum + value)
-    })
+    Some((running as u64, waiting.unwrap_or(0.0) as u64))
 }
 
 impl Report {

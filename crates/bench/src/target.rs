@@ -87,7 +87,19 @@ impl Target {
     ///
     /// A refusal, a broken connection, or a reply that is not whole.
     pub fn ask(&self, ask: &Ask) -> BenchResult<Reply> {
-        let reply = self.read(ask, None, usize::MAX)?;
+        self.ask_hearing(ask, |_| ())
+    }
+
+    /// As [`Target::ask`]; `hear` gets the reply after each of its events.
+    ///
+    /// # Errors
+    ///
+    /// As [`Target::ask`].
+    pub fn ask_hearing(&self, ask: &Ask, mut hear: impl FnMut(&Reply)) -> BenchResult<Reply> {
+        let reply = self.read(ask, None, |reply| {
+            hear(reply);
+            true
+        })?;
         match reply.finish {
             Some(_) => Ok(reply),
             None => Err(self.broken(ask, "has no finish_reason".into())),
@@ -100,16 +112,22 @@ impl Target {
     ///
     /// As [`Target::ask`], up to that piece.
     pub fn cancel(&self, ask: &Ask, pieces: usize) -> BenchResult<()> {
-        self.read(ask, None, pieces).map(drop)
+        self.read(ask, None, |reply| reply.pieces.len() < pieces).map(drop)
     }
 
     /// Asks and goes away after `time`, whatever has come by then.
     pub fn leave(&self, ask: &Ask, time: Duration) {
         // Whether the reply was faster than that does not matter.
-        let _ = self.read(ask, Some(time), usize::MAX);
+        let _ = self.read(ask, Some(time), |_| true);
     }
 
-    fn read(&self, ask: &Ask, limit: Option<Duration>, pieces: usize) -> BenchResult<Reply> {
+    /// Reads a reply to its end, or as long as it is to `go_on` after an event.
+    fn read(
+        &self,
+        ask: &Ask,
+        limit: Option<Duration>,
+        mut go_on: impl FnMut(&Reply) -> bool,
+    ) -> BenchResult<Reply> {
         let sent = Instant::now();
         let answer = self.post(ask, limit)?;
         let mut reply = Reply::new(sent);
@@ -124,7 +142,7 @@ impl Target {
                 return Ok(reply);
             }
             self.take(ask, &mut reply, &data)?;
-            if reply.pieces.len() >= pieces {
+            if !go_on(&reply) {
                 return Ok(reply);
             }
         }

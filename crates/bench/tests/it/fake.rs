@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -13,6 +14,8 @@ pub enum Answer {
     Body(u16, String),
     /// Data of events, sent as they are; nothing is added.
     Events(Vec<String>),
+    /// The same after a while, each of them a while after the one before.
+    Slow(Duration, Duration, Vec<String>),
 }
 
 type Answers = dyn Fn(&str, &Value) -> Answer + Send + Sync;
@@ -56,6 +59,7 @@ fn one(mut stream: TcpStream, answer: &Answers) {
             let text = events.iter().map(|event| format!("data: {event}\n\n")).collect();
             (200, "text/event-stream", text)
         }
+        Answer::Slow(first, each, events) => return slowly(&mut stream, first, each, &events),
     };
     // A client that has left is no failure of the server.
     let _ = write!(
@@ -64,6 +68,34 @@ fn one(mut stream: TcpStream, answer: &Answers) {
          close\r\n\r\n{text}",
         text.len()
     );
+}
+
+fn slowly(stream: &mut TcpStream, first: Duration, each: Duration, events: &[String]) {
+    let head = "HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+    let _ = stream.write_all(head.as_bytes());
+    std::thread::sleep(first);
+    for event in events {
+        let _ = write!(stream, "data: {event}\n\n");
+        std::thread::sleep(each);
+    }
+}
+
+/// What a request says, whatever its route: its prompt, or the texts of its messages.
+pub fn said(body: &Value) -> String {
+    let messages = body["messages"].as_array().into_iter().flatten();
+    let texts: Vec<&str> = messages.filter_map(|message| message["content"].as_str()).collect();
+    body["prompt"].as_str().map_or_else(|| texts.join("\n"), str::to_owned)
+}
+
+/// The events of a streamed reply of 8 pieces, the last of them `text`.
+pub fn events(text: &str, usage: &Value, own: &Value) -> Vec<String> {
+    let piece = |text: &str| json!({"choices": [{"text": text}]}).to_string();
+    let mut events = vec![piece("word "); 7];
+    events.push(piece(text));
+    let last = json!({"text": "", "finish_reason": "length"});
+    events.push(json!({"choices": [last], "usage": usage, "finback": own}).to_string());
+    events.push("[DONE]".into());
+    events
 }
 
 /// The model list, an idle health, and `reply` for everything else.
@@ -80,7 +112,6 @@ pub fn usual(path: &str, reply: impl FnOnce() -> Answer) -> Answer {
 /// A whole reply to `body`, streamed or not, with `own` as its `finback` object.
 pub fn reply(body: &Value, own: &Value) -> Answer {
     let usage = json!({"completion_tokens": 8});
-    let last = json!({"text": "", "finish_reason": "length"});
     if body["stream"] != true {
         let whole = json!({
             "choices": [{"text": "words", "finish_reason": "length"}], "usage": usage,
@@ -88,11 +119,7 @@ pub fn reply(body: &Value, own: &Value) -> Answer {
         });
         return Answer::Body(200, whole.to_string());
     }
-    let piece = json!({"choices": [{"text": "word "}]}).to_string();
-    let mut events = vec![piece; 8];
-    events.push(json!({"choices": [last], "usage": usage, "finback": own}).to_string());
-    events.push("[DONE]".into());
-    Answer::Events(events)
+    Answer::Events(events("word ", &usage, own))
 }
 
 /// A hash made of one digit.
