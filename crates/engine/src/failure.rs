@@ -30,7 +30,7 @@ impl Failure {
 }
 
 /// Makes a call. After a panic the slots of the call are in an unknown state: they must be released
-/// before anything else is asked of them.
+/// before anything else is asked of them. Drafts and windows alone leave them as they were.
 pub(crate) fn attempt<T>(call: impl FnOnce() -> RunnerResult<T>) -> Result<T, Failure> {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(result) => Ok(result?),

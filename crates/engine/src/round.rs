@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use finback_model::{Choice, Draft, DraftRequest, RunnerResult, SlotId, Window};
 
 use crate::failure::{Failure, attempt};
-use crate::live::{End, Phase};
+use crate::live::{End, Live, Phase};
 use crate::profile::Pass;
 use crate::scheduler::{Fatal, Scheduler};
 
@@ -20,8 +20,30 @@ struct Rows {
 impl Scheduler {
     /// Runs one window of every decoding slot and says the tokens that stand.
     pub(crate) fn round(&mut self) -> Result<(), Fatal> {
+        let decoding = |live: &Live| live.phase == Phase::Decode;
+        let slots: Vec<SlotId> = (0..self.slots.len())
+            .filter(|&slot| self.slots[slot].as_ref().is_some_and(decoding))
+            .collect();
+        let Some(failure) = self.windows(&slots)? else { return Ok(()) };
+        if failure.slot().is_some() || slots.len() == 1 {
+            return self.fail(&slots, &failure);
+        }
+        // A launch that failed changed nothing. Each slot tries again by itself: the one at fault
+        // fails alone, and the others say what they would have said.
+        tracing::warn!(%failure, "a round failed; its slots go one by one");
+        for slot in slots {
+            if let Some(failure) = self.windows(&[slot])? {
+                self.fail(&[slot], &failure)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs one window of each of `slots` in one launch and says what stands; a launch that failed
+    /// has changed nothing.
+    fn windows(&mut self, slots: &[SlotId]) -> Result<Option<Failure>, Fatal> {
         let mut pass = Pass::begin("round");
-        let mut round = self.plain_rows();
+        let mut round = self.plain_rows(slots);
         let ran = attempt(|| {
             self.draft(&mut round)?;
             pass.mark("draft");
@@ -31,7 +53,7 @@ impl Scheduler {
         });
         let choices = match ran {
             Ok(choices) => choices,
-            Err(failure) => return self.fail(&round, &failure),
+            Err(failure) => return Ok(Some(failure)),
         };
         self.shared.counters.rounds.fetch_add(1, Relaxed);
         let stands: Vec<usize> =
@@ -42,7 +64,8 @@ impl Scheduler {
             let kept = attempt(|| self.runner.keep(rows.slot, rows_kept));
             if let Err(failure) = kept {
                 if failure.slot() != Some(rows.slot) {
-                    return self.fail(&round, &failure);
+                    self.fail(slots, &failure)?;
+                    return Ok(None);
                 }
                 self.end(rows.slot, End::Failed(failure.to_string()))?;
             } else if let Some(live) = &mut self.slots[rows.slot] {
@@ -59,16 +82,15 @@ impl Scheduler {
             pass.rows = round.iter().map(|rows| rows.tokens.len()).sum();
             profile.add(pass);
         }
-        Ok(())
+        Ok(None)
     }
 
-    fn plain_rows(&self) -> Vec<Rows> {
-        let decoding = |slot: SlotId| {
+    fn plain_rows(&self, slots: &[SlotId]) -> Vec<Rows> {
+        let rows = |&slot: &SlotId| {
             let live = self.slots[slot].as_ref()?;
-            let rows = || Rows { slot, tokens: vec![live.newest], adjust: Vec::new() };
-            (live.phase == Phase::Decode).then(rows)
+            Some(Rows { slot, tokens: vec![live.newest], adjust: Vec::new() })
         };
-        (0..self.slots.len()).filter_map(decoding).collect()
+        slots.iter().filter_map(rows).collect()
     }
 
     /// Adds drafts to the rows of every slot that can use some.
@@ -163,14 +185,14 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Ends the requests a failure concerns: the slot it names, else every slot of the round.
+    /// Ends the requests a failure concerns: the slot it names, else all of `slots`.
     ///
     /// A refused call changed nothing, so the slots that were not at fault run again next round.
-    fn fail(&mut self, round: &[Rows], failure: &Failure) -> Result<(), Fatal> {
-        let at_fault = failure.slot().filter(|&slot| round.iter().any(|rows| rows.slot == slot));
-        for rows in round {
-            if at_fault.is_none_or(|slot| slot == rows.slot) {
-                self.end(rows.slot, End::Failed(failure.to_string()))?;
+    fn fail(&mut self, slots: &[SlotId], failure: &Failure) -> Result<(), Fatal> {
+        let at_fault = failure.slot().filter(|slot| slots.contains(slot));
+        for &slot in slots {
+            if at_fault.is_none_or(|fault| fault == slot) {
+                self.end(slot, End::Failed(failure.to_string()))?;
             }
         }
         Ok(())

@@ -263,6 +263,34 @@ fn a_panic_costs_the_requests_of_its_call_alone() {
 }
 
 #[test]
+fn a_panic_in_a_round_costs_the_request_at_fault_alone() {
+    for kind in [Call::Draft, Call::Windows] {
+        let (permits, begun, mut gate) = gate(Call::Begin);
+        let mut seen = 0;
+        let hook = move |call, slots: &[SlotId]| {
+            gate(call, slots)?;
+            seen += usize::from(call == kind);
+            // From the third on: in company, and again alone.
+            assert!(call != kind || seen < 3 || !slots.contains(&1), "a bug in slot 1");
+            Ok(())
+        };
+        let options =
+            Options { parallel: 3, draft_tokens: 3, plain_streams: 9, ..Options::default() };
+        let engine = Engine::start(Box::new(fake(3).on_call(hook)), options).unwrap();
+        let handle = engine.handle();
+        let mut replies: Vec<_> = (1..4).map(|id| handle.submit(request(id)).unwrap()).collect();
+        wait_for(|| begun.load(SeqCst) == 1 && handle.load().waiting == 3);
+        drop(permits);
+        let message = failure(&mut replies[1]);
+        assert!(message.contains("a bug in slot 1"), "{kind:?}: {message}");
+        check(&mut replies[0], &request(1));
+        check(&mut replies[2], &request(3));
+        wait_for(|| handle.load() == Default::default());
+        check(&mut handle.submit(request(9)).unwrap(), &request(9));
+    }
+}
+
+#[test]
 fn a_panic_in_a_prompt_spares_the_replies_that_run() {
     let hook = move |call, slots: &[SlotId]| {
         assert!(call != Call::Piece || slots[0] != 1, "a bug in slot 1");

@@ -319,7 +319,8 @@ pub trait Runner: Send {
     /// prompt rows, where more than one was asked for.
     fn prompt_logits(&mut self, slot: SlotId) -> RunnerResult<Vec<Vec<f32>>>;
 
-    /// Runs one window of each of several slots in one launch; a choice for every row.
+    /// Runs one window of each of several slots in one launch; a choice for every row. Where it fails
+    /// or panics every slot is as it was, and so after [`Runner::draft`].
     fn windows(&mut self, windows: &[Window<'_>]) -> RunnerResult<Vec<Vec<Choice>>>;
 
     /// Keeps the first `rows` rows of the slot's open window and closes it.
