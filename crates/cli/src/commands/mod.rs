@@ -2,6 +2,7 @@
 
 mod bench;
 mod chat;
+mod contract;
 mod doctor;
 mod inspect;
 mod plan;
@@ -28,6 +29,7 @@ pub fn dispatch(command: Command, values: &Values) -> anyhow::Result<()> {
         Command::Plan => plan::run(values),
         Command::Synth => synth::run(values),
         Command::Doctor => doctor::run(values),
+        Command::Contract => contract::run(values),
         Command::BenchConcurrent => bench::concurrent(values),
         Command::BenchOpenai => bench::openai(values),
         Command::BenchCompare => bench::compare(values),

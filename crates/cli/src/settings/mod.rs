@@ -5,6 +5,7 @@
 //! a blank environment variable counts as unset.
 
 pub mod bench;
+pub mod contract;
 mod docs;
 mod parse;
 pub mod table;
@@ -91,11 +92,13 @@ pub enum Category {
     Synth,
     /// Measuring servers.
     Bench,
+    /// Checking kernels.
+    Contract,
 }
 
 impl Category {
     /// All of them, in order.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Model,
         Self::Resources,
         Self::Server,
@@ -103,6 +106,7 @@ impl Category {
         Self::Output,
         Self::Synth,
         Self::Bench,
+        Self::Contract,
     ];
 
     /// The heading.
@@ -115,6 +119,7 @@ impl Category {
             Self::Output => "Output",
             Self::Synth => "Synthetic checkpoint",
             Self::Bench => "Benchmarks",
+            Self::Contract => "Kernel contract",
         }
     }
 }
@@ -136,6 +141,8 @@ pub enum Command {
     Synth,
     /// `finback doctor`
     Doctor,
+    /// `finback contract`
+    Contract,
     /// `finback bench concurrent`
     BenchConcurrent,
     /// `finback bench openai`
@@ -152,7 +159,7 @@ pub const GROUP: (&str, &str) =
 
 impl Command {
     /// All of them, in the order `--help` lists them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Serve,
         Self::Run,
         Self::Chat,
@@ -160,6 +167,7 @@ impl Command {
         Self::Plan,
         Self::Synth,
         Self::Doctor,
+        Self::Contract,
         Self::BenchConcurrent,
         Self::BenchOpenai,
         Self::BenchCompare,
@@ -176,6 +184,7 @@ impl Command {
             Self::Plan => "plan",
             Self::Synth => "synth",
             Self::Doctor => "doctor",
+            Self::Contract => "contract",
             Self::BenchConcurrent => "bench concurrent",
             Self::BenchOpenai => "bench openai",
             Self::BenchCompare => "bench compare",
@@ -200,6 +209,7 @@ impl Command {
             Self::Plan => "Says whether a checkpoint would start here, with the arithmetic",
             Self::Synth => "Writes a checkpoint of the release's layout with seeded random weights",
             Self::Doctor => "Shows this machine, its backends and the effective settings",
+            Self::Contract => "Holds every device kernel to its contract, with planted faults",
             Self::BenchConcurrent => {
                 "Several streams at once: rates, and whether each reply is the one it is alone"
             }

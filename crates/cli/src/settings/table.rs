@@ -1,9 +1,9 @@
 //! The list of settings, in the order they are shown.
 // A list: it may be longer than other files, each entry being read on its own.
 
-use super::{Category, Command, Declared, Kind, Setting, bench};
+use super::{Category, Command, Declared, Kind, Setting, bench, contract};
 
-use Command::{BenchSoak, Chat, Doctor, Inspect, Plan, Run, Serve, Synth};
+use Command::{BenchSoak, Chat, Contract, Doctor, Inspect, Plan, Run, Serve, Synth};
 
 /// What most declarations share.
 pub(super) const BASE: Declared = Declared {
@@ -25,7 +25,7 @@ const TERMINAL: &[Command] = &[Run, Chat];
 
 /// Every setting.
 pub fn all() -> impl Iterator<Item = &'static Declared> {
-    ALL.iter().chain(bench::ALL).copied()
+    ALL.iter().chain(bench::ALL).chain(contract::ALL).copied()
 }
 
 static ALL: &[&Declared] = &[
@@ -562,7 +562,7 @@ pub static JSON: Setting<bool> = Setting::new(Declared {
     kind: Kind::Switch,
     unset: "text",
     category: Category::Output,
-    commands: &[Run, Inspect, Plan, Doctor],
+    commands: &[Run, Inspect, Plan, Doctor, Contract],
     env: false,
     help: "Prints one line of JSON on standard output, and nothing else there",
     ..BASE

@@ -4,6 +4,7 @@
 
 mod bench;
 mod commands;
+mod contract;
 mod documents;
 mod ends;
 mod exact;

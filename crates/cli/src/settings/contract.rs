@@ -1,0 +1,27 @@
+//! The settings of `finback contract`.
+
+use super::{Category, Command::Contract, Declared, Kind, Setting, table::BASE};
+
+/// What they share.
+const CONTRACT: Declared =
+    Declared { category: Category::Contract, env: false, commands: &[Contract], ..BASE };
+
+pub(super) static ALL: &[&Declared] = &[&DEVICE.declared, &KERNEL.declared];
+
+/// Where kernels run.
+pub static DEVICE: Setting<String> = Setting::new(Declared {
+    name: "device",
+    kind: Kind::Choice(&["emu", "cuda", "metal"]),
+    default: "emu",
+    help: "Device that runs the kernels: emu is the host, each lane a fiber; this build has no other",
+    ..CONTRACT
+});
+
+/// One kernel alone.
+pub static KERNEL: Setting<Option<String>> = Setting::new(Declared {
+    name: "kernel",
+    kind: Kind::Text("NAME"),
+    unset: "all of them",
+    help: "Runs the contract of this kernel alone",
+    ..CONTRACT
+});

@@ -1,0 +1,42 @@
+//! The kernels' contract as a command.
+
+use crate::support::{failure, json, stdout};
+
+#[test]
+fn the_contract_holds_on_the_host() {
+    let text = stdout(&["contract"]);
+    let summary = text.lines().last().expect("a summary");
+    let words: Vec<&str> = summary.split(' ').collect();
+    assert_eq!(words[..2], ["SUMMARY", "device=emu"], "{summary}");
+    assert_eq!(words[4..], ["fails=0", words[5], "faults_missed=0"], "{summary}");
+    // Every kernel has a line of its own in the table.
+    let kernels: usize = words[2].trim_start_matches("kernels=").parse().expect("a count");
+    let rows = text.lines().filter(|line| line.contains("  skipped  ")).count();
+    assert!(kernels == rows && kernels > 40, "{rows} rows\n{summary}");
+}
+
+#[test]
+fn one_kernel_is_checked_alone() {
+    let report = json(&["contract", "--kernel", "attend", "--json"]);
+    let kernels = report["kernels"].as_array().expect("kernels");
+    assert_eq!(kernels.len(), 1);
+    assert_eq!(
+        (&kernels[0]["kernel"], &kernels[0]["gates"]["rows"]),
+        (&"attend".into(), &"pass".into())
+    );
+    assert!(
+        kernels[0]["faults"].as_array().expect("faults").iter().all(|fault| fault["red"] == true)
+    );
+}
+
+#[test]
+fn what_is_not_there_is_refused_by_name() {
+    let (code, message) = failure(&["contract", "--device", "cuda"]);
+    let wanted = "error: --device cuda: this build has no CUDA backend yet; it has emu\n";
+    assert_eq!((code, message.as_str()), (2, wanted));
+    let (code, message) = failure(&["contract", "--kernel", "attention"]);
+    assert!(
+        code == 2 && message.starts_with("error: --kernel: found \"attention\", wanted one of "),
+        "{message}"
+    );
+}
