@@ -68,7 +68,12 @@ pub fn prepare(values: &Values) -> anyhow::Result<Prepared> {
     }
     let block = spec.drafter.as_ref().map_or(0, |drafter| drafter.block);
     let mut limits = limits(values, &opened.config, block);
-    let cache_bytes = (values.get(&PROMPT_CACHE_GIB) * f64::from(1 << 30)) as u64;
+    let memory = machine::memory().map_or(u64::MAX, |(_, available)| available);
+    let mut cache_bytes = (values.get(&PROMPT_CACHE_GIB) * f64::from(1 << 30)) as u64;
+    if values.is_default(&PROMPT_CACHE_GIB) {
+        // What nobody asked for keeps no small machine from a start.
+        cache_bytes = cache_bytes.min(memory / 16);
+    }
     let mut request = PlanRequest {
         slots: limits.slots,
         context: limits.context,
@@ -76,7 +81,7 @@ pub fn prepare(values: &Values) -> anyhow::Result<Prepared> {
         cache_bytes,
         workspace_bytes: CpuOps::workspace_bytes(&spec, &limits, cpu),
         drafts,
-        memory_bytes: machine::memory().map_or(u64::MAX, |(_, available)| available),
+        memory_bytes: memory,
     };
     limits.blocks = blocks(values, &opened.config, &census, &request)?;
     request.pool_positions = limits.blocks * BLOCK_POSITIONS;

@@ -297,7 +297,7 @@ pub static PROMPT_CACHE_GIB: Setting<f64> = Setting::new(Declared {
     category: Category::Resources,
     commands: &[Serve, Chat, Plan, Doctor],
     help: "GiB for kept prefixes outside the KV pool, so that prompts which begin alike begin where \
-           they differ; 0 keeps none. Replies are the same",
+           they differ; 0 keeps none. Where it is not set, a 16th of the memory at most",
     ..BASE
 });
 

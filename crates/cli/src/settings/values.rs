@@ -54,6 +54,12 @@ impl Values {
         T::from_value(self.values.get(setting.declared.name).and_then(|(value, _)| value.as_ref()))
     }
 
+    /// Whether nobody gave `setting` a value.
+    pub fn is_default<T>(&self, setting: &Setting<T>) -> bool {
+        let value = self.values.get(setting.declared.name);
+        value.is_none_or(|(_, origin)| *origin == Origin::Default)
+    }
+
     /// Every resolved setting with its value and origin, in the table's order.
     pub fn list(&self) -> impl Iterator<Item = (&'static Declared, Option<&Value>, Origin)> {
         table::all().filter_map(|declared| {

@@ -62,6 +62,13 @@ fn requests_that_share_a_small_pool_have_the_replies_of_a_large_one() {
             }
         });
     }
+    // Every piece that ran alone was announced at its own size.
+    let staged = |outcome: &str| {
+        let labels = format!("{{model_name=\"finback-demo\",outcome=\"{outcome}\"");
+        metric(&large, &format!("finback_staged_pieces_total{labels}"))
+    };
+    assert!(staged("hit") >= 8.0);
+    assert_eq!(staged("miss"), 0.0);
     assert_eq!(metric(&small, "finback_kv_blocks_used"), 0.0);
     let rest = metric(&small, "finback_kv_blocks_kept") + metric(&small, "finback_kv_blocks_free");
     assert_eq!(rest, 6.0);

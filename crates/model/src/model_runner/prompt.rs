@@ -80,10 +80,14 @@ impl ModelRunner {
         let Some(fresh) = self.pool.take(wanted) else {
             return Err(RunnerError::Blocks { wanted, free, blocks });
         };
+        let first = fresh.first().copied();
+        // The slot holds them from here on, so that a release frees them whatever happens next.
+        self.slots[slot].blocks = fresh;
         let restored = match start.from {
             None => self.ops.reset(slot).map(|()| Vec::new()).map_err(RunnerError::from),
-            Some(id) => self.restore(slot, id, fresh.first().copied()),
+            Some(id) => self.restore(slot, id, first),
         };
+        let fresh = std::mem::take(&mut self.slots[slot].blocks);
         let mut table = match restored {
             Ok(table) => table,
             Err(error) => {
