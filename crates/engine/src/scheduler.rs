@@ -245,9 +245,8 @@ impl Scheduler {
     /// Runs the next of the `left` rows of the slot's prompt.
     fn run_rows(&mut self, slot: SlotId, left: usize) -> RunnerResult<()> {
         let rows = self.piece_rows(left);
-        if rows < left {
-            self.runner.stage(slot, rows, self.piece_rows(left - rows))?;
-        }
+        // A stop may end this piece early: then the next has as many rows again.
+        self.runner.stage(slot, rows, rows)?;
         let still = self.runner.piece(slot, rows)?;
         let counters = &self.shared.counters;
         counters.prompt_tokens.fetch_add((left - still) as u64, Relaxed);

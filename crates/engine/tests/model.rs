@@ -6,12 +6,12 @@ use std::sync::Arc;
 use finback_checkpoint::Checkpoint;
 use finback_cpu::simd::Isa;
 use finback_cpu::{CpuOps, CpuOptions};
-use finback_engine::{Engine, Event, Options, Reply, Request, Timings};
+use finback_engine::{CacheOptions, Engine, Event, Options, Reply, Request, Timings};
 use finback_model::{Config, ModelRunner, spec};
 use finback_ops::{Limits, Numerics, Sampling};
 use finback_testkit::{cases, checkpoint, token_map};
 
-fn engine(slots: usize, draft_tokens: usize) -> Engine {
+fn engine(slots: usize, draft_tokens: usize, cache: CacheOptions) -> Engine {
     let dir = checkpoint("full");
     let ck = Checkpoint::open(&dir).unwrap();
     let config = Config::load(&dir).unwrap();
@@ -23,8 +23,8 @@ fn engine(slots: usize, draft_tokens: usize) -> Engine {
     let options = CpuOptions { threads: 1, isa: Isa::detect() };
     let ops = CpuOps::new(spec.clone(), limits, options).unwrap();
     let runner = ModelRunner::new(Box::new(ops), spec);
-    Engine::start(Box::new(runner), Options { parallel: slots, draft_tokens, ..Options::default() })
-        .unwrap()
+    let options = Options { parallel: slots, draft_tokens, cache, ..Options::default() };
+    Engine::start(Box::new(runner), options).unwrap()
 }
 
 /// Prompts of 1 to 300 tokens, greedy and sampled with every filter.
@@ -38,6 +38,7 @@ fn requests() -> Vec<Request> {
     let request = |(i, prompt): (usize, Vec<u32>)| Request {
         sampling: samplings[i % samplings.len()],
         end_tokens: vec![1, 77],
+        marks: vec![prompt.len() / 3, prompt.len() - 1],
         ..Request::greedy(prompt, 12 + 9 * i)
     };
     full.map(|case| case.prompt).enumerate().map(request).collect()
@@ -59,13 +60,16 @@ fn drain(reply: &mut Reply) -> (Vec<u32>, Timings) {
 #[test]
 fn replies_are_the_same_in_company_drafted_and_after_cancels() {
     let requests = requests();
+    let (none, kept) = (CacheOptions::default(), CacheOptions { bytes: 1 << 22, every: 64 });
     let alone: Vec<Vec<u32>> = requests
         .iter()
-        .map(|request| drain(&mut engine(1, 0).handle().submit(request.clone()).unwrap()).0)
+        .map(|request| drain(&mut engine(1, 0, none).handle().submit(request.clone()).unwrap()).0)
         .collect();
     assert!(alone.iter().all(|tokens| tokens.len() > 5));
-    for (slots, draft_tokens) in [(1, 5), (3, 0), (3, 5), (4, 2)] {
-        let engine = engine(slots, draft_tokens);
+    for (slots, draft_tokens, cache) in
+        [(1, 5, none), (3, 0, none), (3, 5, none), (4, 2, kept), (2, 5, kept)]
+    {
+        let engine = engine(slots, draft_tokens, cache);
         let handle = engine.handle();
         let mut drafted = 0;
         for _ in 0..2 {
@@ -77,10 +81,13 @@ fn replies_are_the_same_in_company_drafted_and_after_cancels() {
             drop(cancelled);
             for (reply, want) in replies.iter_mut().zip(&alone) {
                 let (tokens, timings) = drain(reply);
-                assert_eq!(&tokens, want, "{slots} slots, {draft_tokens} drafts");
+                assert_eq!(&tokens, want, "{slots} slots, {draft_tokens} drafts, {cache:?}");
                 drafted += timings.drafted;
             }
         }
         assert_eq!(drafted > 0, draft_tokens > 0);
+        let stats = handle.stats();
+        assert_eq!(stats.cached_tokens > 0, cache == kept);
+        assert_eq!(stats.staged.misses, 0, "{slots} slots");
     }
 }
