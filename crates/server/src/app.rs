@@ -23,6 +23,8 @@ pub struct App {
     pub(crate) outcomes: Arc<Outcomes>,
     /// A stream that has been silent this long gets a comment.
     pub(crate) keepalive: Duration,
+    /// Bytes that the start planned to allocate, where it planned.
+    pub(crate) planned: Option<u64>,
     /// Unix time of the start, which the model list names.
     pub(crate) created: u64,
 }
@@ -32,13 +34,19 @@ impl App {
     #[must_use]
     pub fn new(api: Arc<Api>, engine: Handle) -> Self {
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-        Self { api, engine, outcomes: Arc::default(), keepalive: KEEPALIVE, created }
+        Self { api, engine, outcomes: Arc::default(), keepalive: KEEPALIVE, planned: None, created }
     }
 
     /// The app with another time after which a silent stream gets a comment.
     #[must_use]
     pub fn with_keepalive(self, keepalive: Duration) -> Self {
         Self { keepalive, ..self }
+    }
+
+    /// The app with the bytes that its start planned to allocate, which `/metrics` says.
+    #[must_use]
+    pub fn with_planned(self, bytes: u64) -> Self {
+        Self { planned: Some(bytes), ..self }
     }
 
     /// All routes.

@@ -55,6 +55,10 @@ fn text(app: &App) -> String {
     let (kept, free) = (stats.kv_blocks_kept, stats.kv_blocks_free);
     page.family("finback_kv_blocks_kept", "gauge", "KV blocks held by kept prefixes alone", kept);
     page.family("finback_kv_blocks_free", "gauge", "KV blocks nothing holds", free);
+    if let Some(bytes) = app.planned {
+        let help = "Bytes that the memory plan allocates at most";
+        page.family("finback_planned_bytes", "gauge", help, bytes);
+    }
     let entries = stats.cache_entries;
     page.family("finback_prompt_cache_entries", "gauge", "Prefixes kept", entries);
     let (name, bytes) = ("finback_prompt_cache_bytes", stats.cache_bytes);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use finback_model::plan::Kind;
 use finback_server::{App, Signals, serve};
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -44,7 +45,9 @@ pub async fn run(values: &Values) -> anyhow::Result<()> {
     let curl = curl(&address.to_string(), &opened.model_id);
     print(&format!("listening  http://{address}\n\n{curl}\n"))?;
     let keepalive = Duration::from_secs(values.get(&KEEPALIVE_SECONDS));
-    let app = App::new(Arc::new(api), engine.handle()).with_keepalive(keepalive);
+    let app = App::new(Arc::new(api), engine.handle())
+        .with_keepalive(keepalive)
+        .with_planned(prepared.plan.bytes(Kind::Allocated));
     let drain = Duration::from_secs(values.get(&DRAIN_SECONDS));
     serve(listener, app, drain, &signals).await.context("the server")?;
     // A round is recorded after its last token is said: only a thread that has ended has told all.

@@ -45,7 +45,7 @@ fn app(engine: &Engine) -> App {
         defaults: Defaults::default(),
         numerics: "release",
     };
-    App::new(Arc::new(Api::new(tokenizer, options)), engine.handle())
+    App::new(Arc::new(Api::new(tokenizer, options)), engine.handle()).with_planned(123_456)
 }
 
 /// A server that runs until it is dropped.

@@ -34,6 +34,7 @@ async fn a_scrape_says_what_was_done() {
         "vllm:num_requests_waiting{model_name=\"finback/demo\"} 0",
         "finback_kv_blocks_used{model_name=\"finback/demo\"} 0",
         "finback_kv_blocks{model_name=\"finback/demo\"} 16",
+        "finback_planned_bytes{model_name=\"finback/demo\"} 123456",
         "vllm:kv_cache_usage_perc{model_name=\"finback/demo\"} 0",
         "vllm:prompt_tokens_total{model_name=\"finback/demo\"} 4",
         "finback_reply_tokens_total{model_name=\"finback/demo\"} 10",
