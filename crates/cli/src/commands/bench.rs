@@ -4,15 +4,18 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::ensure;
-use finback_bench::{BenchError, Target, compare, concurrent, openai, soak};
+use finback_bench::{
+    BenchError, Step, Target, cache, capacity, compare, concurrent, fill, openai, soak,
+};
 use serde_json::Value as Json;
 
 use crate::outfile::OutFile;
 use crate::output::print;
 use crate::progress::Steps;
 use crate::settings::bench::{
-    ALONE, API_KEY, CHART, FIRST, JSON_FILE, LEVELS, MINUTES, MIXED, MODEL, REPS, SECOND, SERIAL,
-    STAGGER_MS, STREAMS, TEMPERATURES, TOKENS, URL,
+    ALONE, API_KEY, CHART, FIRST, HUGE, JSON_FILE, LEVELS, LONG, MINUTES, MIXED, MODEL,
+    NEEDLE_SEED, PID, PROMPT_TOKENS, PROMPTS, REPLY, REPS, REQUIRE_COLD, REQUIRE_REUSE, SECOND,
+    SERIAL, STAGGER_MS, STREAMS, TEMPERATURES, TOKENS, URL, URLS,
 };
 use crate::settings::table::SEED;
 use crate::settings::{UsageError, Values};
@@ -84,6 +87,74 @@ pub fn soak(values: &Values) -> anyhow::Result<()> {
     let mut steps = Steps::new("bench soak");
     let report = soak::run(&target, &options, &mut |step| steps.at(step));
     steps.finish();
+    output.show(&report.text(), &report.to_json(&target))?;
+    ensure!(report.passed(), "{}: {}", target.url(), report.summary());
+    Ok(())
+}
+
+/// `finback bench cache`
+pub fn cache(values: &Values) -> anyhow::Result<()> {
+    let output = Output::of(values)?;
+    let target = target(values, &values.get(&URL))?;
+    let options = cache::Options {
+        long: values.get(&LONG),
+        reply: values.get(&REPLY),
+        require_cold: values.get(&REQUIRE_COLD),
+        require_reuse: values.get(&REQUIRE_REUSE),
+    };
+    let mut steps = Steps::new("bench cache");
+    let report = cache::run(&target, &options, &mut |step| steps.at(step));
+    steps.finish();
+    let report = report?;
+    output.show(&report.text(), &report.to_json(&target))?;
+    ensure!(report.qualified(), "{}: not qualified: {}", target.url(), report.summary());
+    Ok(())
+}
+
+/// `finback bench fill`
+pub fn fill(values: &Values) -> anyhow::Result<()> {
+    let output = Output::of(values)?;
+    let urls = values.get(&URLS);
+    let targets: Vec<Target> =
+        urls.iter().map(|url| target(values, url)).collect::<anyhow::Result<_>>()?;
+    let options = fill::Options { long: values.get(&LONG), reply: values.get(&REPLY) };
+    let mut reports = Vec::new();
+    for (at, target) in (0u64..).zip(&targets) {
+        let mut steps = Steps::new("bench fill");
+        let report = fill::run(target, &options, &mut |step| {
+            let (done, total) = (at * step.total + step.done, targets.len() as u64 * step.total);
+            let now = format!("{}: {}", target.url(), step.now);
+            steps.at(Step { done, total, now: &now });
+        });
+        steps.finish();
+        reports.push((target, report?));
+    }
+    output.show(&fill::text_of(&reports), &fill::json_of(&reports))?;
+    for (target, report) in &reports {
+        ensure!(report.passed(), "{}: {}", target.url(), report.summary());
+    }
+    Ok(())
+}
+
+/// `finback bench capacity`
+pub fn capacity(values: &Values) -> anyhow::Result<()> {
+    let output = Output::of(values)?;
+    let target = target(values, &values.get(&URL))?;
+    let tokens = values.get(&PROMPT_TOKENS);
+    let options = capacity::Options {
+        prompts: values.get(&PROMPTS),
+        tokens,
+        huge: values.get(&HUGE).unwrap_or(tokens),
+        reply: values.get(&REPLY),
+        alone: values.get(&ALONE),
+        seed: values.get(&NEEDLE_SEED),
+        // The setting holds it to 32 bits.
+        pid: values.get(&PID).map(|pid| pid as u32),
+    };
+    let mut steps = Steps::new("bench capacity");
+    let report = capacity::run(&target, &options, &mut |step| steps.at(step));
+    steps.finish();
+    let report = report?;
     output.show(&report.text(), &report.to_json(&target))?;
     ensure!(report.passed(), "{}: {}", target.url(), report.summary());
     Ok(())

@@ -34,6 +34,9 @@ pub fn dispatch(command: Command, values: &Values) -> anyhow::Result<()> {
         Command::BenchOpenai => bench::openai(values),
         Command::BenchCompare => bench::compare(values),
         Command::BenchSoak => bench::soak(values),
+        Command::BenchCache => bench::cache(values),
+        Command::BenchFill => bench::fill(values),
+        Command::BenchCapacity => bench::capacity(values),
     }
 }
 

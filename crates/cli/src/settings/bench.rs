@@ -3,12 +3,17 @@
 
 use super::{Category, Command, Declared, Kind, Setting, table::BASE};
 
-use Command::{BenchCompare, BenchConcurrent, BenchOpenai, BenchSoak};
+use Command::{
+    BenchCache, BenchCapacity, BenchCompare, BenchConcurrent, BenchFill, BenchOpenai, BenchSoak,
+};
 
 /// Commands that measure one server.
-const ONE: &[Command] = &[BenchConcurrent, BenchOpenai, BenchSoak];
+const ONE: &[Command] = &[BenchConcurrent, BenchOpenai, BenchSoak, BenchCache, BenchCapacity];
 /// All that measure.
-const ANY: &[Command] = &[BenchConcurrent, BenchOpenai, BenchCompare, BenchSoak];
+const ANY: &[Command] =
+    &[BenchConcurrent, BenchOpenai, BenchCompare, BenchSoak, BenchCache, BenchFill, BenchCapacity];
+/// Commands that measure decoding.
+const DECODE: &[Command] = &[BenchConcurrent, BenchOpenai, BenchCompare, BenchSoak];
 /// Commands that repeat fixed requests.
 const FIXED: &[Command] = &[BenchConcurrent, BenchOpenai, BenchCompare];
 
@@ -17,6 +22,7 @@ const BENCH: Declared = Declared { category: Category::Bench, env: false, ..BASE
 
 pub(super) static ALL: &[&Declared] = &[
     &URL.declared,
+    &URLS.declared,
     &FIRST.declared,
     &SECOND.declared,
     &MODEL.declared,
@@ -31,6 +37,15 @@ pub(super) static ALL: &[&Declared] = &[
     &STAGGER_MS.declared,
     &MINUTES.declared,
     &STREAMS.declared,
+    &LONG.declared,
+    &REPLY.declared,
+    &REQUIRE_COLD.declared,
+    &REQUIRE_REUSE.declared,
+    &PROMPTS.declared,
+    &PROMPT_TOKENS.declared,
+    &HUGE.declared,
+    &NEEDLE_SEED.declared,
+    &PID.declared,
     &JSON_FILE.declared,
     &CHART.declared,
 ];
@@ -42,6 +57,16 @@ pub static URL: Setting<String> = Setting::new(Declared {
     default: "http://127.0.0.1:8080",
     commands: ONE,
     help: "Address of the OpenAI-compatible server, with or without /v1",
+    ..BENCH
+});
+
+/// Servers that are measured one after the other.
+pub static URLS: Setting<Vec<String>> = Setting::new(Declared {
+    name: "url",
+    kind: Kind::Texts("URL"),
+    default: "http://127.0.0.1:8080",
+    commands: &[BenchFill],
+    help: "Address of the OpenAI-compatible server, with or without /v1; may be repeated",
     ..BENCH
 });
 
@@ -103,7 +128,7 @@ pub static TOKENS: Setting<usize> = Setting::new(Declared {
     name: "tokens",
     kind: Kind::Int { min: 1, max: 1 << 20 },
     default: "128",
-    commands: ANY,
+    commands: DECODE,
     help: "Tokens of a reply; of the longest one where they differ",
     ..BENCH
 });
@@ -132,7 +157,7 @@ pub static TEMPERATURES: Setting<Vec<f64>> = Setting::new(Declared {
 pub static ALONE: Setting<bool> = Setting::new(Declared {
     name: "alone",
     unset: "that comparison is not made",
-    commands: &[BenchConcurrent],
+    commands: &[BenchConcurrent, BenchCapacity],
     help: "Compares each reply's token_sha with that of the same request alone",
     ..BENCH
 });
@@ -182,6 +207,94 @@ pub static STREAMS: Setting<usize> = Setting::new(Declared {
     default: "4",
     commands: &[BenchSoak],
     help: "Requests at once",
+    ..BENCH
+});
+
+/// Tokens of a long prompt.
+pub static LONG: Setting<usize> = Setting::new(Declared {
+    name: "long",
+    kind: Kind::Int { min: 64, max: 1 << 24 },
+    default: "8192",
+    commands: &[BenchCache, BenchFill],
+    help: "Tokens of the long prompt, about, by the server's own count",
+    ..BENCH
+});
+
+/// Tokens of a reply beside long prompts.
+pub static REPLY: Setting<usize> = Setting::new(Declared {
+    name: "reply",
+    kind: Kind::Int { min: 1, max: 1 << 20 },
+    default: "64",
+    commands: &[BenchCache, BenchFill, BenchCapacity],
+    help: "Tokens of a reply; where the model may end it, at most",
+    ..BENCH
+});
+
+/// Whether first requests must be cold.
+pub static REQUIRE_COLD: Setting<bool> = Setting::new(Declared {
+    name: "require-cold",
+    unset: "it is only shown",
+    commands: &[BenchCache],
+    help: "Fails unless the server says that nothing of a new prompt was restored",
+    ..BENCH
+});
+
+/// Whether later requests must reuse something.
+pub static REQUIRE_REUSE: Setting<bool> = Setting::new(Declared {
+    name: "require-reuse",
+    unset: "it is only shown",
+    commands: &[BenchCache],
+    help: "Fails unless the server says that some of every later prompt was restored",
+    ..BENCH
+});
+
+/// Prompts at once.
+pub static PROMPTS: Setting<usize> = Setting::new(Declared {
+    name: "prompts",
+    kind: Kind::Int { min: 1, max: 256 },
+    default: "16",
+    commands: &[BenchCapacity],
+    help: "Prompts at once, each with a fact to find",
+    ..BENCH
+});
+
+/// Tokens of a prompt with a fact.
+pub static PROMPT_TOKENS: Setting<usize> = Setting::new(Declared {
+    name: "tokens",
+    kind: Kind::Int { min: 64, max: 1 << 24 },
+    default: "4096",
+    commands: &[BenchCapacity],
+    help: "Tokens of a prompt, about, by the server's own count",
+    ..BENCH
+});
+
+/// Tokens of the first prompt with a fact.
+pub static HUGE: Setting<Option<usize>> = Setting::new(Declared {
+    name: "huge",
+    kind: Kind::Int { min: 64, max: 1 << 24 },
+    unset: "as the others",
+    commands: &[BenchCapacity],
+    help: "Tokens of the first prompt, about, by the server's own count",
+    ..BENCH
+});
+
+/// Keys prompts and facts.
+pub static NEEDLE_SEED: Setting<Option<u64>> = Setting::new(Declared {
+    name: "seed",
+    kind: Kind::Int { min: 0, max: u64::MAX },
+    unset: "another one each time, so that no prompt has been seen",
+    commands: &[BenchCapacity],
+    help: "Keys the prompts and their facts; the report says it",
+    ..BENCH
+});
+
+/// The server's process.
+pub static PID: Setting<Option<u64>> = Setting::new(Declared {
+    name: "pid",
+    kind: Kind::Int { min: 1, max: u32::MAX as u64 },
+    unset: "memory is not looked at",
+    commands: &[BenchCapacity],
+    help: "Process of the server, where it runs here: what it allocates is held against its plan",
     ..BENCH
 });
 

@@ -151,6 +151,12 @@ pub enum Command {
     BenchCompare,
     /// `finback bench soak`
     BenchSoak,
+    /// `finback bench cache`
+    BenchCache,
+    /// `finback bench fill`
+    BenchFill,
+    /// `finback bench capacity`
+    BenchCapacity,
 }
 
 /// Commands of two words: the first word and its line of help.
@@ -159,7 +165,7 @@ pub const GROUP: (&str, &str) =
 
 impl Command {
     /// All of them, in the order `--help` lists them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 15] = [
         Self::Serve,
         Self::Run,
         Self::Chat,
@@ -172,6 +178,9 @@ impl Command {
         Self::BenchOpenai,
         Self::BenchCompare,
         Self::BenchSoak,
+        Self::BenchCache,
+        Self::BenchFill,
+        Self::BenchCapacity,
     ];
 
     /// Its name on the command line; two words for one of [`GROUP`].
@@ -189,6 +198,9 @@ impl Command {
             Self::BenchOpenai => "bench openai",
             Self::BenchCompare => "bench compare",
             Self::BenchSoak => "bench soak",
+            Self::BenchCache => "bench cache",
+            Self::BenchFill => "bench fill",
+            Self::BenchCapacity => "bench capacity",
         }
     }
 
@@ -219,6 +231,13 @@ impl Command {
             }
             Self::BenchSoak => {
                 "Mixed load with cancels and disconnects; must end drained and equal"
+            }
+            Self::BenchCache => {
+                "Prompts cold, repeated, longer and edited: what is kept of them, and equal replies"
+            }
+            Self::BenchFill => "A long cold prompt beside a short reply: what each costs the other",
+            Self::BenchCapacity => {
+                "Many long prompts at once, each with a fact to find: answers, waits and memory"
             }
         }
     }

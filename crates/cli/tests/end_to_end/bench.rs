@@ -100,6 +100,90 @@ fn a_soak_ends_drained_with_one_hash_a_request() {
 }
 
 #[test]
+fn prompts_are_cold_then_reused_with_the_replies_of_uncached_ones() {
+    let server = demo();
+    let url = server.url();
+    let asked = ["bench", "cache", "--url", &url, "--long", "160", "--reply", "8"];
+    let required = ["--require-cold", "--require-reuse", "--json"];
+    let report = json(&[&asked[..], &required].concat());
+    assert_eq!(report["qualified"], true);
+    assert_eq!(report["unverified"], serde_json::json!([]));
+    let rows = report["rows"].as_array().expect("rows");
+    for (row, state) in rows.iter().zip(["cold", "reused", "reused", "cold", "reused", "reused"]) {
+        assert_eq!((&row["state"], &row["reply"]), (&state.into(), &"equal".into()), "{row}");
+        let tokens = row["prompt_tokens"].as_u64().expect("counted");
+        assert!((130..220).contains(&tokens), "160 were asked for: {row}");
+    }
+    // A server that keeps nothing meets the first requirement alone.
+    let server = Server::start(&["--context", "2048", "--prompt-cache-gib", "0"]);
+    let url = server.url();
+    let asked = ["bench", "cache", "--url", &url, "--long", "64", "--reply", "2"];
+    assert!(stdout(&[&asked[..], &["--require-cold"]].concat()).ends_with("\nqualified\n"));
+    let (code, message) = failure(&[&asked[..], &["--require-reuse"]].concat());
+    assert_eq!(code, 1);
+    assert!(message.contains("2 of 2 cold; later ones: 0 of 4 reused"), "{message}");
+}
+
+#[test]
+fn a_reply_beside_a_long_prompt_is_the_one_it_is_alone_on_every_server() {
+    let whole = Server::start(&["--context", "2048", "--parallel", "2", "--decode-share", "0"]);
+    let turns = Server::start(&["--context", "2048", "--parallel", "2", "--prefill-chunk", "64"]);
+    let urls = [whole.url(), turns.url()];
+    let report = json(&[
+        "bench", "fill", "--url", &urls[0], "--url", &urls[1], "--long", "300", "--reply", "32",
+        "--json",
+    ]);
+    assert_eq!(report["passed"], true, "{report}");
+    let servers = report["servers"].as_array().expect("servers");
+    for (server, url) in servers.iter().zip(&urls) {
+        assert_eq!(server["server"]["url"], url.as_str());
+        assert_eq!(server["unverified"], serde_json::json!([]));
+        for row in server["rows"].as_array().expect("rows") {
+            assert_eq!(row["long_state"], "cold", "{row}");
+            assert!(row["gap_s_max"].as_f64() >= row["gap_s_p95"].as_f64(), "{row}");
+            if row["arm"] != "alone" {
+                assert_eq!(row["replies"]["equal"], 2, "{row}");
+            }
+        }
+    }
+}
+
+#[test]
+fn facts_in_prompts_that_share_a_small_pool_are_found_or_missed_as_alone() {
+    // Two blocks: room for the longest of the prompts and its reply, or for two of the others.
+    let server = Server::start(&["--context", "512", "--parallel", "4", "--pool-tokens", "512"]);
+    let asked = [
+        "bench",
+        "capacity",
+        "--url",
+        &server.url(),
+        "--prompts",
+        "4",
+        "--tokens",
+        "128",
+        "--huge",
+        "256",
+        "--reply",
+        "32",
+        "--seed",
+        "3",
+        "--alone",
+        "--pid",
+        &server.id().to_string(),
+        "--json",
+    ];
+    // Whether the model finds every fact is its own matter, so the exit code is not looked at.
+    let report: Value = serde_json::from_slice(&finback(&asked).stdout).expect("JSON");
+    assert_eq!((&report["refused"], &report["failed"]), (&0.into(), &0.into()), "{report}");
+    assert!(report["right"].as_u64() >= Some(3), "{report}");
+    assert_eq!(report["alone"]["equal"], 4, "{report}");
+    assert_eq!(report["pool"]["blocks"], 2);
+    assert!(report["pool"]["blocks_max"].as_u64().is_some_and(|most| most <= 2), "{report}");
+    assert!(report["waited"].as_u64() >= Some(1), "{report}");
+    assert!(report["memory"]["allocated_bytes_max"].as_u64() > Some(1 << 20), "{report}");
+}
+
+#[test]
 fn a_server_without_hashes_is_measured_and_fails_what_was_to_be_compared() {
     let url = hashless();
     let asked = ["bench", "concurrent", "--url", &url, "--levels", "2", "--reps", "1"];
@@ -131,6 +215,11 @@ fn mistakes_and_absent_servers_are_named() {
         failure(&["bench", "compare", "http://a", "http://b", "--chart", "chart.png"]);
     assert_eq!(code, 2);
     assert!(message.contains("--chart: found \"chart.png\""), "{message}");
+    let (code, message) = failure(&["bench", "capacity", "--pid", "0"]);
+    assert_eq!((code, message.contains("--pid: found \"0\", accepted: ")), (2, true), "{message}");
+    let (code, message) = failure(&["bench", "fill", "--url", "http://127.0.0.1:1", "--url", "b"]);
+    assert_eq!(code, 1);
+    assert!(message.starts_with("error: http://127.0.0.1:1/v1/models: "), "{message}");
     let (code, message) = failure(&["bench", "openai", "--url", "http://127.0.0.1:1"]);
     assert_eq!(code, 1);
     assert!(message.starts_with("error: http://127.0.0.1:1/v1/models: "), "{message}");
