@@ -182,7 +182,7 @@ fn weigh(plan: &Plan, memory: u64) -> (Verdict, String) {
     if allocated > memory {
         let pool = plan.items.iter().find(|item| item.name == "KV pool");
         let pool = pool.map_or(String::new(), |pool| {
-            format!(", of which the KV pool is {} ({})", human(pool.bytes), pool.how)
+            format!(", of which the KV pool (--pool-tokens) is {}: {}", human(pool.bytes), pool.how)
         });
         return (Verdict::Refused, format!("{a} to allocate is more than {all} of memory{pool}"));
     }
@@ -263,8 +263,8 @@ mod tests {
         assert_eq!(p.verdict, Verdict::Refused);
         assert_eq!(
             p.reason,
-            "1.13 GB to allocate is more than 1.00 GB of memory, of which the KV pool is 117 MB \
-             (512 blocks x 256 positions x 890 B)"
+            "1.13 GB to allocate is more than 1.00 GB of memory, of which the KV pool (--pool-tokens) \
+             is 117 MB: 512 blocks x 256 positions x 890 B"
         );
     }
 
