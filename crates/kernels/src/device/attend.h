@@ -10,26 +10,17 @@
 
 // Where the keys of a row are.
 struct KeyList {
-    u32 slot, first, last, span_start, span_first, picks;
+    u32 slot, first, last, span_start, span_first;
 };
 
 DEVICE KeyList keys_of(GLOBAL const u32* rows, u64 row, u32 window, u32 draft) {
     GLOBAL const u32* words = rows + row * ROW_WORDS;
-    KeyList keys;
-    keys.slot = words[ROW_SLOT];
-    keys.span_start = words[ROW_SPAN_START];
-    keys.span_first = words[ROW_SPAN_FIRST];
-    const u32 position = words[ROW_POSITION];
-    if (draft != 0) {
-        // A draft row sees the positions before its block, then the whole block.
-        keys.first = keys.span_start > window ? keys.span_start - window : 0;
-        keys.last = keys.span_start + words[ROW_SPAN_ROWS] - 1u;
-    } else {
-        keys.first = position + 1u > window ? position + 1u - window : 0;
-        keys.last = position;
-    }
-    keys.picks = 0;
-    return keys;
+    const u32 start = words[ROW_SPAN_START], position = words[ROW_POSITION];
+    // A draft row sees the positions before its block, then the whole block.
+    const u32 past = draft != 0 ? start : position + 1u;
+    const u32 first = past > window ? past - window : 0;
+    const u32 last = draft != 0 ? start + words[ROW_SPAN_ROWS] - 1u : position;
+    return KeyList{words[ROW_SLOT], first, last, start, words[ROW_SPAN_FIRST]};
 }
 
 // The window row of a position: kept rows lie in the slot's ring, the pass's own in `fresh`.
@@ -60,10 +51,9 @@ KERNEL(attend, AttendArgs) {
     const u64 row = GROUP_Y;
     const u32 head = GROUP_X;
     GLOBAL float* q = args.q + (row * args.heads + head) * dim;
-    KeyList keys = keys_of(args.rows, row, args.window, args.draft);
+    const KeyList keys = keys_of(args.rows, row, args.window, args.draft);
     const u32 windows = keys.last + 1u - keys.first;
-    keys.picks = args.n_picks ? args.n_picks[row] : 0;
-    const u32 count = windows + keys.picks;
+    const u32 count = windows + (args.n_picks ? args.n_picks[row] : 0);
     const float sink = PLANTED(FAULT_ATTEND_NO_SINK) ? -1e30f : args.sinks[head];
 
     for (u32 k = lane / 32u; k < count; k += GROUP_WARPS) {

@@ -38,11 +38,7 @@ DEVICE ExpParts exp_parts(float x) {
     const float p = FMA(FMA(q, r, 1.0f), r, 1.0f);
     const i32 whole = i32(AS_BITS(shifted) - AS_BITS(to_integer));
     const i32 first = whole >> 1;
-    ExpParts parts;
-    parts.near_one = p;
-    parts.first = power_of_two(first);
-    parts.second = power_of_two(whole - first);
-    return parts;
+    return ExpParts{p, power_of_two(first), power_of_two(whole - first)};
 }
 
 DEVICE float exp_of(float x) {
