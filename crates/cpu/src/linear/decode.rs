@@ -79,12 +79,9 @@ impl Layout {
                 }
             }
             Layout::Halves => {
-                let mut quad = [0.0; QUAD];
-                for (to, part) in quad.chunks_exact_mut(LANES).zip([a, b, c, d]) {
+                let ([a, b], [c, d]) = (s.every_second([a, b]), s.every_second([c, d]));
+                for (to, part) in block.chunks_exact_mut(LANES).zip([a, b, c, d]) {
                     s.store(to, part);
-                }
-                for (k, x) in quad.iter().enumerate() {
-                    block[16 * (k / 16) + 8 * (k % 2) + k % 16 / 2] = *x;
                 }
             }
             Layout::Words => {

@@ -112,7 +112,7 @@ impl Prepared {
         let (factor, pitch) = (&mut self.factor[..], self.stride);
         let job = Job { x, stride, inp, round, layout: self.layout, pitch };
         // Below this much work a fork costs more than it saves.
-        let parts = if rows * inp < 16_384 { 1 } else { team.threads().min(rows) };
+        let parts = if rows * inp < 4096 { 1 } else { team.threads().min(rows) };
         if parts <= 1 {
             isa.run(Fill { job, first: 0, data, factor });
             return Ok(());
@@ -187,11 +187,10 @@ impl Kernel for Fill<'_> {
             } else {
                 *factor = 1.0;
                 for (from, to) in x.chunks(QUAD).zip(to.chunks_exact_mut(QUAD)) {
-                    let mut values = [s.splat(0.0); 8];
-                    for (value, from) in values.iter_mut().zip(from.chunks(LANES)) {
-                        *value = s.load_head(from);
-                    }
-                    layout.place(s, &values, to);
+                    let part = |i: usize| &from[(i * LANES).min(from.len())..];
+                    let (a, b) = (s.load_head(part(0)), s.load_head(part(1)));
+                    let (c, d) = (s.load_head(part(2)), s.load_head(part(3)));
+                    layout.place(s, &[a, b, c, d, a, b, c, d], to);
                 }
             }
         }
@@ -210,29 +209,37 @@ fn quantised_row<S: Simd>(s: S, x: &[f32], round: bool, layout: Layout, to: &mut
     let up = s.splat(power_of_two(120 - exponent));
     let block = layout.block();
     for (from, to) in x.chunks(block).zip(to.chunks_exact_mut(block)) {
-        let mut values = [s.splat(0.0); 8];
-        for (quad, from) in values.chunks_exact_mut(4).zip(from.chunks_exact(QUAD)) {
-            let mut top = s.splat_bits(0);
-            for (value, from) in quad.iter_mut().zip(from.chunks_exact(LANES)) {
-                *value = s.load(from);
-                top = top.max_signed(value.abs().bits());
-            }
-            if round {
-                let scale = quant::fp8_scale(f32::from_bits(s.max_bits(top)));
-                let (down, scale) = (quant::e8m0_reciprocal(scale), fp8::e8m0(scale));
-                let (down, scale) = (s.splat(down), s.splat(scale));
-                for value in quad {
-                    *value = fp8::round(*value * down) * scale * up;
-                }
-            } else {
-                for value in quad {
-                    *value = *value * up;
-                }
-            }
-        }
+        let (first, second) = from.split_at(QUAD);
+        let [a, b, c, d] = scaled(s, first, round, up);
+        let [e, f, g, h] = match second.is_empty() {
+            true => [s.splat(0.0); 4],
+            false => scaled(s, second, round, up),
+        };
+        let values = [a, b, c, d, e, f, g, h];
         layout.place(s, &values, to);
     }
     power_of_two(exponent)
+}
+
+/// A quad, rounded to e4m3 by its own scale where `round`, times `up`.
+#[inline(always)]
+fn scaled<S: Simd>(s: S, from: &[f32], round: bool, up: S::F) -> [S::F; 4] {
+    let (a, b) = (s.load(from), s.load(&from[LANES..]));
+    let (c, d) = (s.load(&from[2 * LANES..]), s.load(&from[3 * LANES..]));
+    if !round {
+        return [a * up, b * up, c * up, d * up];
+    }
+    let top = (a.abs().bits().max_signed(b.abs().bits()))
+        .max_signed(c.abs().bits().max_signed(d.abs().bits()));
+    let scale = quant::fp8_scale(f32::from_bits(s.max_bits(top)));
+    let (down, scale) = (quant::e8m0_reciprocal(scale), fp8::e8m0(scale));
+    let (down, scale) = (s.splat(down), s.splat(scale));
+    [
+        fp8::round(a * down) * scale * up,
+        fp8::round(b * down) * scale * up,
+        fp8::round(c * down) * scale * up,
+        fp8::round(d * down) * scale * up,
+    ]
 }
 
 /// 2^n for `n` in -126..=127.

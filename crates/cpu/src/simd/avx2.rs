@@ -289,6 +289,17 @@ impl<const REGISTERS: usize> Simd for Avx2<REGISTERS> {
         [low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]]
     }
     #[inline(always)]
+    fn every_second(self, values: [F; 2]) -> [F; 2] {
+        let [a, b] = values;
+        intrinsic!({
+            let (low, high) = (
+                _mm256_permute2f128_ps::<0x20>(a.0, b.0),
+                _mm256_permute2f128_ps::<0x31>(a.0, b.0),
+            );
+            [F(_mm256_shuffle_ps::<0x88>(low, high)), F(_mm256_shuffle_ps::<0xdd>(low, high))]
+        })
+    }
+    #[inline(always)]
     fn every_fourth(self, values: [F; 4]) -> [F; 4] {
         let [a, b, c, d] = values;
         // Four values are a row: even ones and odd ones of both halves.

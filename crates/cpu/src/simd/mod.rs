@@ -116,6 +116,11 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn transpose(self, rows: [Self::F; 8]) -> [Self::F; 8] {
         vector::transpose(self, rows)
     }
+    /// The even ones of 16 values, then the odd ones.
+    #[inline(always)]
+    fn every_second(self, values: [Self::F; 2]) -> [Self::F; 2] {
+        vector::every_second(self, values)
+    }
     /// Every fourth of 32 values, the first from value `j` on in vector `j` of the result.
     #[inline(always)]
     fn every_fourth(self, values: [Self::F; 4]) -> [Self::F; 4] {

@@ -80,7 +80,8 @@ impl Kernel for Every<'_> {
             s.store(&mut out[at..], part);
         }
         let rows = [a, b, a + b, a - b, a * b, -a, a.max(b), a.min(b)];
-        for part in s.transpose(rows).into_iter().chain(s.every_fourth([a, b, a + b, a * b])) {
+        let parts = s.transpose(rows).into_iter().chain(s.every_fourth([a, b, a + b, a * b]));
+        for part in parts.chain(s.every_second([a, b])) {
             out.extend([0.0; 8]);
             let at = out.len() - 8;
             s.store(&mut out[at..], part);

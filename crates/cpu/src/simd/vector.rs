@@ -58,6 +58,19 @@ pub(super) fn transpose<S: Simd>(s: S, rows: [S::F; LANES]) -> [S::F; LANES] {
     out
 }
 
+/// [`Simd::every_second`] through memory.
+#[inline(always)]
+pub(super) fn every_second<S: Simd>(s: S, values: [S::F; 2]) -> [S::F; 2] {
+    let mut lanes = [0.0; 2 * LANES];
+    store(s, &mut lanes[..LANES], values[0]);
+    store(s, &mut lanes[LANES..], values[1]);
+    let (mut even, mut odd) = ([0.0; LANES], [0.0; LANES]);
+    for (l, pair) in lanes.chunks_exact(2).enumerate() {
+        (even[l], odd[l]) = (pair[0], pair[1]);
+    }
+    [load(s, &even), load(s, &odd)]
+}
+
 /// [`Simd::every_fourth`] through memory.
 #[inline(always)]
 pub(super) fn every_fourth<S: Simd>(s: S, values: [S::F; 4]) -> [S::F; 4] {
