@@ -83,7 +83,9 @@ impl Unit<'_> {
             r += match rows - r {
                 8.. if registers >= 32 => self.group::<D, 8, 1>(isa, r),
                 6.. if registers >= 16 => self.group::<D, 6, 1>(isa, r),
+                5.. if registers >= 16 => self.group::<D, 5, 1>(isa, r),
                 4.. if registers >= 16 => self.group::<D, 4, 1>(isa, r),
+                3.. if registers >= 32 => self.group::<D, 3, 2>(isa, r),
                 2.. if registers >= 16 => self.group::<D, 2, 2>(isa, r),
                 _ if registers < 16 => self.group::<D, 1, 1>(isa, r),
                 _ if D::QUADS == 1 || registers >= 32 => self.group::<D, 1, 4>(isa, r),
