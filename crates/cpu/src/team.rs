@@ -7,6 +7,7 @@
 //! does something else holds nothing up.
 
 use std::any::Any;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -86,7 +87,7 @@ impl Team {
         })
     }
 
-    /// Runs `task(worker, index)` for every index below `count`, each taken by the next free
+    /// Runs `task(worker, index)` for every index below `count`, some at a time taken by the next free
     /// worker, in ascending order; no two calls at once have the same worker.
     ///
     /// # Errors
@@ -97,14 +98,10 @@ impl Team {
         count: usize,
         task: impl Fn(usize, usize) + Sync,
     ) -> Result<(), TeamError> {
-        let next = AtomicUsize::new(0);
+        let (next, threads) = (AtomicUsize::new(0), self.threads());
         self.share(|worker| {
-            loop {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                if index >= count {
-                    return;
-                }
-                task(worker, index);
+            while let Some(indices) = take(&next, count, threads) {
+                indices.for_each(|index| task(worker, index));
             }
         })
     }
@@ -137,6 +134,16 @@ impl Drop for Team {
             let _ = handle.join();
         }
     }
+}
+
+/// The next indices below `count`: fewer the fewer are left, as taking some costs a cache line's way
+/// between two cores.
+fn take(next: &AtomicUsize, count: usize, threads: usize) -> Option<Range<usize>> {
+    let share = |at: usize| (count.saturating_sub(at) / (4 * threads)).max(1);
+    let taken = next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |at| {
+        (at < count).then(|| at + share(at))
+    });
+    taken.ok().map(|at| at..at + share(at))
 }
 
 /// The life of worker `worker`.
