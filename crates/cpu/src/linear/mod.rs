@@ -106,7 +106,7 @@ impl Linear {
     /// Panics when a task's sizes do not fit together: they are the caller's arithmetic.
     ///
     /// # Errors
-    /// [`TeamError::Panicked`], as [`Team::run`].
+    /// [`TeamError::Panicked`], as [`Team::each`].
     #[allow(unsafe_code)]
     pub fn run(&mut self, team: &mut Team, tasks: &mut [Task<'_>]) -> Result<(), TeamError> {
         assert!(team.threads() <= self.scratch.len(), "a team of {} workers", team.threads());

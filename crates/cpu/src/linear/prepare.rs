@@ -89,7 +89,7 @@ impl Prepared {
     /// Panics when the input's sizes do not fit together: they are the caller's arithmetic.
     ///
     /// # Errors
-    /// [`TeamError::Panicked`], as [`Team::run`].
+    /// [`TeamError::Panicked`], as [`Team::each`].
     pub fn fill(
         &mut self,
         isa: Isa,
