@@ -23,6 +23,12 @@ pub fn memory() -> Option<(u64, u64)> {
     })
 }
 
+/// Bytes that this process has allocated and touched; 0 where unknown.
+pub fn allocated() -> u64 {
+    let text = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    field_kib(&text, "RssAnon:").unwrap_or(0)
+}
+
 fn field_kib(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.starts_with(name))?;
     let kib: u64 = line[name.len()..].trim().trim_end_matches("kB").trim().parse().ok()?;

@@ -56,7 +56,7 @@ fn text(app: &App) -> String {
     page.family("finback_kv_blocks_kept", "gauge", "KV blocks held by kept prefixes alone", kept);
     page.family("finback_kv_blocks_free", "gauge", "KV blocks nothing holds", free);
     if let Some(bytes) = app.planned {
-        let help = "Bytes that the memory plan allocates at most";
+        let help = "Bytes that the memory plan allocates at most, beside the program's own";
         page.family("finback_planned_bytes", "gauge", help, bytes);
     }
     let entries = stats.cache_entries;

@@ -11,6 +11,7 @@ use tokio::net::TcpListener;
 
 use super::plan::plan_text;
 use crate::load;
+use crate::machine;
 use crate::open::TOKENIZER_FILE;
 use crate::output::print;
 use crate::profile::Recording;
@@ -38,6 +39,8 @@ pub async fn run(values: &Values) -> anyhow::Result<()> {
     let Some(api) = api(&prepared) else {
         bail!("{}: no {TOKENIZER_FILE}, which a server needs", opened.directory.display());
     };
+    // The tokenizer, the tensor directory and the like: measured, as no plan foresees them.
+    let program = machine::allocated();
     let (engine, recording) = prepared.start()?;
     // Before the address is printed: whoever has read it may end the server in peace.
     let signals = Signals::listen().context("Ctrl-C and SIGTERM cannot be taken over")?;
@@ -47,7 +50,7 @@ pub async fn run(values: &Values) -> anyhow::Result<()> {
     let keepalive = Duration::from_secs(values.get(&KEEPALIVE_SECONDS));
     let app = App::new(Arc::new(api), engine.handle())
         .with_keepalive(keepalive)
-        .with_planned(prepared.plan.bytes(Kind::Allocated));
+        .with_planned(program + prepared.plan.bytes(Kind::Allocated));
     let drain = Duration::from_secs(values.get(&DRAIN_SECONDS));
     serve(listener, app, drain, &signals).await.context("the server")?;
     // A round is recorded after its last token is said: only a thread that has ended has told all.
