@@ -12,20 +12,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::Error;
-use crate::body::{Body, Neutral, is_empty, never};
+use crate::body::Body;
 use crate::error::check_length;
 use crate::params::{MOST_LOGPROBS, Params};
 
 /// The model name that the conversion knows the prompt format by.
 const FORMAT: &str = "DeepSeek-V4.1-Flash";
-
-const UNSUPPORTED: &[Neutral] = &[
-    ("response_format", "{\"type\":\"text\"}", |value| value["type"] == "text"),
-    ("functions", "an empty list", is_empty),
-    ("function_call", "\"none\" or \"auto\"", |value| *value == "none" || *value == "auto"),
-    ("audio", "null", never),
-    ("modalities", "[\"text\"]", |value| *value == json!(["text"])),
-];
 
 /// A chat request with its prompt.
 #[derive(Debug)]
@@ -45,7 +37,6 @@ impl Chat {
     ) -> Result<Self, Error> {
         let mut params = Params::take(&mut body)?;
         params.logprobs = logprobs(&mut body)?;
-        body.refuse(UNSUPPORTED)?;
         check_messages(body.get_mut("messages"))?;
         body.put("model", FORMAT.into());
         let options = ConversionOptions::new().with_default_thinking_mode(thinking);

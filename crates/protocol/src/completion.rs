@@ -12,13 +12,11 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::Error;
-use crate::body::{Body, Neutral, is_empty, is_false, is_zero};
+use crate::body::{Body, Neutral, is_zero};
 use crate::error::check_length;
 use crate::params::{MOST_LOGPROBS, Params};
 
 const UNSUPPORTED: &[Neutral] = &[
-    ("echo", "false", is_false),
-    ("suffix", "an empty text", is_empty),
     // Chat's field: here `logprobs` is the count itself.
     ("top_logprobs", "0, with the count in logprobs", is_zero),
 ];

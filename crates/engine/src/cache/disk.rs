@@ -6,7 +6,8 @@
 mod file;
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, TryLockError};
+use std::io::{Error, ErrorKind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -23,6 +24,12 @@ const WAITING: usize = 4;
 
 /// Tokens of the shortest state that is written: running fewer costs less than reading a file.
 const SHORTEST: usize = 256;
+
+/// The file whose lock says that a process uses the directory.
+const LOCK: &str = "lock";
+
+/// What is said to a second one.
+const IN_USE: &str = "another finback uses this directory; one at a time may";
 
 /// Where kept prefixes outlive the process.
 #[derive(Debug, Clone)]
@@ -49,6 +56,8 @@ pub(crate) struct Disk {
     writer: Option<JoinHandle<()>>,
     failed: Arc<AtomicU64>,
     written: Arc<AtomicU64>,
+    /// Held as long as the directory is this process's.
+    _lock: fs::File,
 }
 
 /// What the writer does.
@@ -62,9 +71,14 @@ impl Disk {
     /// and finds the files of this key.
     ///
     /// # Errors
-    /// The directory cannot be made or listed, or the thread not started.
+    /// The directory cannot be made or listed, another process has it, or the thread cannot start.
     pub(crate) fn open(options: DiskOptions) -> std::io::Result<Self> {
         fs::create_dir_all(&options.dir)?;
+        let lock = fs::File::create(options.dir.join(LOCK))?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => Error::new(ErrorKind::ResourceBusy, IN_USE),
+            TryLockError::Error(error) => error,
+        })?;
         let (work, inbox) = sync_channel(WAITING);
         let (failed, written) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
         let (dir, key) = (options.dir.clone(), options.key);
@@ -96,6 +110,7 @@ impl Disk {
             failed,
             written,
             options,
+            _lock: lock,
         };
         disk.scan()?;
         Ok(disk)
@@ -110,6 +125,11 @@ impl Disk {
                 // Left by a crash; nobody else writes into this directory while we do.
                 let _ = fs::remove_file(&path);
             } else if has(SUFFIX) {
+                // Opening a pipe would wait for its other end.
+                if !fs::metadata(&path).is_ok_and(|found| found.is_file()) {
+                    tracing::info!(file = %path.display(), "no file: passed over");
+                    continue;
+                }
                 match file::head(&path, &self.options.key) {
                     Ok((head, ids, bytes)) => {
                         known += 1;

@@ -97,3 +97,23 @@ fn files_over_the_limit_go() {
     drop(disk);
     assert_eq!(files(dir.path()), 0);
 }
+
+#[test]
+fn a_directory_has_one_user_at_a_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = open(dir.path(), 1 << 20);
+    let options = DiskOptions { dir: dir.path().to_owned(), bytes: 1 << 20, key: [2; 32] };
+    assert_eq!(Disk::open(options).unwrap_err().to_string(), IN_USE);
+    drop(first);
+    open(dir.path(), 1 << 20);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_passed_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = dir.path().join("p.prefix");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert_eq!(open(dir.path(), 1 << 20).size().0, 0);
+    assert!(pipe.exists());
+}
