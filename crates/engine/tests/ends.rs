@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use finback_engine::testing::{Call, FakeRunner, NextToken, hashed, serial_reply};
 use finback_engine::{
-    DraftCount, Engine, Event, FinishReason, Options, Refusal, Reply, Request, StartError, Timings,
+    DraftCount, Engine, Event, FinishReason, Options, Prefill, Refusal, Reply, Request, StartError,
+    Timings,
 };
 use finback_model::{RunnerError, RunnerResult, SlotId};
 use finback_ops::OpsError;
@@ -309,7 +310,10 @@ fn rows_that_could_not_be_kept_fail_every_request_of_the_round() {
     let (permits, begun, mut gate) = gate(Call::Begin);
     let mut fault = fault(Call::Keep, 3, broken);
     let hook = move |call, slots: &[SlotId]| gate(call, slots).and_then(|()| fault(call, slots));
-    let engine = start(fake(2).on_call(hook), 2);
+    // Both prompts run before the first round, however long they take.
+    let prefill = Prefill { decode_share: 0.0, ..Prefill::default() };
+    let options = Options { parallel: 2, draft_tokens: 0, prefill, ..Options::default() };
+    let engine = Engine::start(Box::new(fake(2).on_call(hook)), options).unwrap();
     let handle = engine.handle();
     let mut replies: Vec<_> = (1..3).map(|id| handle.submit(request(id)).unwrap()).collect();
     wait_for(|| begun.load(SeqCst) == 1 && handle.load().waiting == 2);
