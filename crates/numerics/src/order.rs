@@ -5,12 +5,15 @@
 //! multiple of 8 the missing terms count as +0. [`tree`] then adds the lanes. Linear layers keep
 //! the lanes and the tree and assign `k` to lanes by the stored format (`finback-cpu`, `linear`).
 
+use std::ops::Add;
+
 /// Lanes of a reduction.
 pub const LANES: usize = 8;
 
-/// Adds eight lanes: `l` with `l + 4`, then `l` with `l + 2`, then the last two.
+/// Adds eight lanes: `l` with `l + 4`, then `l` with `l + 2`, then the last two. A lane is a number,
+/// or a vector with that lane of several sums.
 #[inline(always)]
-pub fn tree(lane: [f32; LANES]) -> f32 {
+pub fn tree<T: Copy + Add<Output = T>>(lane: [T; LANES]) -> T {
     let four = [lane[0] + lane[4], lane[1] + lane[5], lane[2] + lane[6], lane[3] + lane[7]];
     let two = [four[0] + four[2], four[1] + four[3]];
     two[0] + two[1]
@@ -43,11 +46,11 @@ mod tests {
     #[test]
     fn the_tree_pairs_lanes_four_two_one_apart() {
         // 2^24 + 1 is lost in f32, so each pairing leaves its own trace.
-        let big = 16_777_216.0;
+        let big = 16_777_216.0f32;
         assert_eq!(tree([big, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]), big);
         assert_eq!(tree([big, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0]), big + 2.0);
         assert_eq!(tree([big, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]), big + 2.0);
-        assert_eq!(tree([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]), 36.0);
+        assert_eq!(tree([1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]), 36.0);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::array::from_fn;
 use std::marker::PhantomData;
 
-use finback_numerics::bf16;
+use finback_numerics::{bf16, order};
 
 use super::decode::{Bf16, Decode, F16, F32, Fp4, Fp8, QUAD};
 use super::scratch::{Scratch, Vector};
@@ -167,9 +167,7 @@ impl Kernel for Totals<'_> {
             for (lane, sum) in lanes.iter_mut().zip(sums) {
                 *lane = s.load(&sum.0);
             }
-            let [a, b, c, d, e, f, g, h] = s.transpose(lanes);
-            // `order::tree`, eight sums at a time.
-            let total = (((a + e) + (c + g)) + ((b + f) + (d + h))) * factor;
+            let total = order::tree(s.transpose(lanes)) * factor;
             s.store(to, if self.round { bf16::round(total) } else { total });
         }
     }

@@ -7,7 +7,7 @@ use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Sub};
 
 use finback_numerics::lanes::{Bits, Lanes};
 
-use super::{Kernel, Simd};
+use super::{Kernel, Simd, vector};
 
 /// Proof that the CPU has AVX2 and FMA: only [`run`] and [`run512`] make one, the
 /// first for 16 registers, the second for 32, and every vector
@@ -249,8 +249,7 @@ impl<const REGISTERS: usize> Simd for Avx2<REGISTERS> {
     #[inline(always)]
     fn e2m1(self, words: W) -> [F; 4] {
         if REGISTERS < 32 {
-            let codes = words & self.splat_bits(0x0f0f_0f0f);
-            return self.spread_bytes(self.lookup(&super::E4M3_OF_E2M1, codes));
+            return vector::e2m1(self, words);
         }
         /// As bf16: two of a word's codes are looked up at once.
         const VALUES: [u16; 16] = [

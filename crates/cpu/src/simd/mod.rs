@@ -42,11 +42,6 @@ pub use vector::max_of;
 /// Lanes of a vector.
 pub const LANES: usize = 8;
 
-/// The e4m3 code of each e2m1 code: none is subnormal.
-const E4M3_OF_E2M1: [u8; 16] = [
-    0x00, 0x30, 0x38, 0x3c, 0x40, 0x44, 0x48, 0x4c, 0x80, 0xb0, 0xb8, 0xbc, 0xc0, 0xc4, 0xc8, 0xcc,
-];
-
 /// An instruction set as a value: holding one proves that the CPU has it.
 pub trait Simd: Copy + Send + Sync + 'static {
     /// Eight f32.
@@ -109,7 +104,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// first. The other halves are not looked at.
     #[inline(always)]
     fn e2m1(self, words: Self::W) -> [Self::F; 4] {
-        self.spread_bytes(self.lookup(&E4M3_OF_E2M1, words & self.splat_bits(0x0f0f_0f0f)))
+        vector::e2m1(self, words)
     }
     /// Rows as columns: vector `l` of the result holds lane `l` of every row.
     #[inline(always)]

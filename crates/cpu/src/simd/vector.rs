@@ -40,6 +40,17 @@ pub(super) fn store_head<S: Simd>(s: S, to: &mut [f32], value: S::F) {
     to.copy_from_slice(&lanes[..n]);
 }
 
+/// The e4m3 code of each e2m1 code: none is subnormal.
+const E4M3_OF_E2M1: [u8; 16] = [
+    0x00, 0x30, 0x38, 0x3c, 0x40, 0x44, 0x48, 0x4c, 0x80, 0xb0, 0xb8, 0xbc, 0xc0, 0xc4, 0xc8, 0xcc,
+];
+
+/// [`Simd::e2m1`] by way of bytes.
+#[inline(always)]
+pub(super) fn e2m1<S: Simd>(s: S, words: S::W) -> [S::F; 4] {
+    s.spread_bytes(s.lookup(&E4M3_OF_E2M1, words & s.splat_bits(0x0f0f_0f0f)))
+}
+
 /// [`Simd::transpose`] through memory.
 #[inline(always)]
 pub(super) fn transpose<S: Simd>(s: S, rows: [S::F; LANES]) -> [S::F; LANES] {
