@@ -74,10 +74,12 @@ pub fn lint(text: &str) -> Vec<String> {
     found
 }
 
+/// How a kernel begins: in full, or by a macro that writes several.
+pub(crate) const KERNEL_WORDS: [&str; 4] =
+    ["KERNEL(", "DENSE_KERNEL(", "EXPERT_KERNEL(", "UNPACK_KERNEL("];
+
 fn starts_kernel(code: &str) -> bool {
-    ["KERNEL(", "DENSE_KERNEL(", "EXPERT_KERNEL("]
-        .iter()
-        .any(|word| code.trim_start().starts_with(word))
+    KERNEL_WORDS.iter().any(|word| code.trim_start().starts_with(word))
 }
 
 /// The identifiers of a line.

@@ -101,6 +101,7 @@ pub fn kernel(name: &str) -> Option<&'static Kernel> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lint::KERNEL_WORDS;
     use crate::source;
 
     /// The fields of a struct in `args.h`, in this crate's words.
@@ -137,7 +138,7 @@ mod tests {
             for line in
                 text.lines().filter(|line| !file.starts_with("prelude") && !line.ends_with('\\'))
             {
-                for word in ["KERNEL(", "DENSE_KERNEL(", "EXPERT_KERNEL("] {
+                for word in KERNEL_WORDS {
                     let name = line.strip_prefix(word).and_then(|rest| rest.split(',').next());
                     names.extend(name.map(str::to_string));
                 }

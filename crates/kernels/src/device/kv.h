@@ -71,35 +71,20 @@ DEVICE float index_value(GLOBAL const u8* row, u32 dim, u32 k) {
     return lift_e2m1(nibble(row, k)) * lift_e8m0(row[dim / 2u + k / 32u]);
 }
 
-KERNEL(unpack_window, UnpackArgs) {
-    const u32 lane = LANE;
-    const u64 row = GROUP_X;
-    GLOBAL const u8* from = args.rows + place_of(args.places, row, window_bytes(args.dim));
-    for (u32 k = lane; k < args.dim; k += GROUP_LANES) {
-        const u32 at = PLANTED(FAULT_UNPACK_SWAPPED) ? k ^ 1u : k;
-        args.out[row * args.dim + k] = window_value(from, args.dim, at);
+#define UNPACK_KERNEL(name, bytes_of, value_of)                                                    \
+    KERNEL(name, UnpackArgs) {                                                                     \
+        const u32 lane = LANE;                                                                     \
+        const u64 row = GROUP_X;                                                                   \
+        GLOBAL const u8* from = args.rows + place_of(args.places, row, bytes_of(args.dim));        \
+        for (u32 k = lane; k < args.dim; k += GROUP_LANES) {                                       \
+            const u32 at = PLANTED(FAULT_UNPACK_SWAPPED) ? k ^ 1u : k;                             \
+            args.out[row * args.dim + k] = value_of(from, args.dim, at);                           \
+        }                                                                                          \
     }
-}
 
-KERNEL(unpack_compressed, UnpackArgs) {
-    const u32 lane = LANE;
-    const u64 row = GROUP_X;
-    GLOBAL const u8* from = args.rows + place_of(args.places, row, compressed_bytes(args.dim));
-    for (u32 k = lane; k < args.dim; k += GROUP_LANES) {
-        const u32 at = PLANTED(FAULT_UNPACK_SWAPPED) ? k ^ 1u : k;
-        args.out[row * args.dim + k] = compressed_value(from, args.dim, at);
-    }
-}
-
-KERNEL(unpack_index, UnpackArgs) {
-    const u32 lane = LANE;
-    const u64 row = GROUP_X;
-    GLOBAL const u8* from = args.rows + place_of(args.places, row, index_bytes(args.dim));
-    for (u32 k = lane; k < args.dim; k += GROUP_LANES) {
-        const u32 at = PLANTED(FAULT_UNPACK_SWAPPED) ? k ^ 1u : k;
-        args.out[row * args.dim + k] = index_value(from, args.dim, at);
-    }
-}
+UNPACK_KERNEL(unpack_window, window_bytes, window_value)
+UNPACK_KERNEL(unpack_compressed, compressed_bytes, compressed_value)
+UNPACK_KERNEL(unpack_index, index_bytes, index_value)
 
 // The latent of each group that closes: per channel the softmax of the gates, weighting the kv rows.
 // Raw rows are [kv, gate] of `dim` each; `members` names a group's, oldest first, which is the order

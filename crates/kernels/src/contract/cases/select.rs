@@ -44,6 +44,12 @@ fn seen(row: usize) -> usize {
     (POSITIONS[row] + 1) / RATIO
 }
 
+/// The words of some of those rows, each alone in its span.
+fn rows_of(rows: &[usize]) -> Vec<u8> {
+    let words = rows.iter().flat_map(|&row| row_words(row, POSITIONS[row], 0, 0, 1));
+    bytes(&words.collect::<Vec<_>>())
+}
+
 fn index_scores(within: bool) -> Case {
     let (rows, heads, dim, per_block, blocks) = (3, 3, 64, 16, 13);
     let (candidate_size, most) = (8, 5);
@@ -90,14 +96,6 @@ fn index_scores(within: bool) -> Case {
             near(sum, size * gamma(dim + heads + 2), false)
         };
         vec![Want::Near((0..count).map(value).collect())]
-    };
-    let rows_of = |rows: &[usize]| {
-        bytes(
-            &rows
-                .iter()
-                .flat_map(|&row| row_words(row, POSITIONS[row], 0, 0, 1))
-                .collect::<Vec<_>>(),
-        )
     };
     Case::new("index_scores", format!("{count} scores, within candidates: {within}"), rows)
         .row("q", &q)
@@ -169,14 +167,6 @@ fn block_best() -> Case {
             own.map(|j| values[row * stride + j]).fold(f32::NEG_INFINITY, f32::max)
         };
         vec![Want::Bytes(bytes(&(0..count).map(best).collect::<Vec<_>>()))]
-    };
-    let rows_of = |rows: &[usize]| {
-        bytes(
-            &rows
-                .iter()
-                .flat_map(|&row| row_words(row, POSITIONS[row], 0, 0, 1))
-                .collect::<Vec<_>>(),
-        )
     };
     Case::new("block_best", format!("{count} blocks of {size}"), rows)
         .row("scores", &scores)
