@@ -4,6 +4,7 @@
 
 mod commands;
 mod demo;
+mod device;
 mod identity;
 mod interrupt;
 mod load;

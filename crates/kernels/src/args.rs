@@ -31,8 +31,15 @@ pub trait Args: Copy + 'static {
     /// Its fields in order: name and type (`addr`, `u64`, `u32` or `f32`).
     const FIELDS: &'static [(&'static str, &'static str)];
 
+    /// Appends the bytes that a launch passes.
+    fn put(&self, to: &mut Vec<u8>);
+
     /// The bytes that a launch passes.
-    fn bytes(&self) -> Vec<u8>;
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(size_of::<Self>());
+        self.put(&mut bytes);
+        bytes
+    }
 }
 
 macro_rules! args {
@@ -48,11 +55,9 @@ macro_rules! args {
             const FIELDS: &'static [(&'static str, &'static str)] =
                 &[$((stringify!($field), stringify!($kind))),*];
 
-            fn bytes(&self) -> Vec<u8> {
+            fn put(&self, to: &mut Vec<u8>) {
                 // No field needs padding before it: addresses and u64 come first, and words are even.
-                let mut bytes = Vec::with_capacity(size_of::<Self>());
-                $(bytes.extend_from_slice(&self.$field.to_ne_bytes());)*
-                bytes
+                $(to.extend_from_slice(&self.$field.to_ne_bytes());)*
             }
         }
     )*};

@@ -1,56 +1,84 @@
-//! What the contract needs of a device: memory by address, and launches.
+//! What a device gives: memory by address, and launches in order.
 
 use crate::manifest::Kernel;
+use crate::tape::Tape;
 
-/// A machine that runs kernels.
-pub trait Device {
+/// A machine that runs kernels. Addresses are the device's own; launches, writes and reads happen in
+/// the order they are asked for.
+pub trait Device: Send {
     /// Its name, as a user types it.
     fn name(&self) -> &'static str;
 
-    /// Copies bytes to new memory at an address that is a multiple of 256.
+    /// New memory at an address that is a multiple of 256, all zero.
     ///
     /// # Errors
     /// Too little memory, or the device's own failure.
-    fn upload(&mut self, bytes: &[u8]) -> Result<u64, DeviceError>;
+    fn allocate(&mut self, bytes: usize) -> Result<u64, DeviceError>;
 
-    /// Copies device memory to `out`.
+    /// Free memory in bytes; `None` where it has no bound of its own.
     ///
     /// # Errors
     /// The device's own failure.
-    fn download(&mut self, address: u64, out: &mut [u8]) -> Result<(), DeviceError>;
+    fn free_memory(&mut self) -> Result<Option<usize>, DeviceError>;
 
-    /// Frees all that was uploaded.
+    /// Frees all that was allocated.
     fn clear(&mut self);
 
-    /// Runs a kernel over a grid of groups and waits for it.
+    /// Copies `bytes` to an address, after every launch before. They may change on return.
     ///
     /// # Errors
-    /// Arguments of another size, or the device's own failure.
-    fn run(&mut self, launch: &Launch<'_>) -> Result<Findings, DeviceError>;
+    /// Memory that was not allocated, or the device's own failure.
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), DeviceError>;
+
+    /// Waits for every launch before and copies device memory to `out`.
+    ///
+    /// # Errors
+    /// Memory that was not allocated, or the device's own failure.
+    fn read(&mut self, address: u64, out: &mut [u8]) -> Result<(), DeviceError>;
+
+    /// Enqueues a kernel over a grid of groups.
+    ///
+    /// # Errors
+    /// Arguments of another size, a kernel that this device has not, or the device's own failure.
+    fn launch(&mut self, launch: &Launch<'_>) -> Result<(), DeviceError>;
+
+    /// Enqueues a whole list. A device may record it and replay it when the same list comes again.
+    ///
+    /// # Errors
+    /// As [`Device::launch`].
+    fn launch_all(&mut self, tape: &Tape) -> Result<(), DeviceError> {
+        tape.launches().try_for_each(|launch| self.launch(&launch))
+    }
+
+    /// Waits for every launch before; what the device noticed in them since the last call.
+    ///
+    /// # Errors
+    /// The device's own failure.
+    fn finish(&mut self) -> Result<Findings, DeviceError>;
+
+    /// Whether it has this kernel: tiles are some devices' own.
+    fn has(&self, kernel: &Kernel) -> bool;
 }
 
-/// The device of this name.
+/// The host as a device.
 ///
 /// # Errors
-/// One that this build has not, or that this machine cannot be.
-pub fn open(name: &str) -> Result<Box<dyn Device>, DeviceError> {
-    let reason = match name {
-        #[cfg(host_build)]
-        crate::host::NAME => return Ok(Box::new(crate::host::Host::new())),
-        #[cfg(not(host_build))]
-        "emu" => "is written for x86-64 and AArch64 under Unix, and this is another machine",
-        "cuda" => "this build has no CUDA backend yet; it has emu",
-        "metal" => "this build has no Metal backend yet; it has emu",
-        _ => "no such device; it has emu",
-    };
-    Err(DeviceError::Missing { device: name.into(), reason })
+/// A machine for which fibers are not written.
+pub fn emu() -> Result<Box<dyn Device>, DeviceError> {
+    #[cfg(host_build)]
+    return Ok(Box::new(crate::host::Host::new()));
+    #[cfg(not(host_build))]
+    Err(DeviceError::Missing {
+        device: "emu",
+        reason: "is written for x86-64 and AArch64 under Unix, and this is another machine".into(),
+    })
 }
 
 /// One launch.
 #[derive(Debug, Clone, Copy)]
 pub struct Launch<'a> {
     /// The kernel.
-    pub kernel: &'a Kernel,
+    pub kernel: &'static Kernel,
     /// The bytes of its arguments.
     pub args: &'a [u8],
     /// Groups in x and y.
@@ -61,7 +89,30 @@ pub struct Launch<'a> {
     pub fault: u32,
 }
 
-/// What a device noticed in a launch; all zero where it does not look.
+impl<'a> Launch<'a> {
+    /// A launch without a fault.
+    pub fn new(kernel: &'static Kernel, args: &'a [u8], grid: [u32; 2]) -> Self {
+        Self { kernel, args, grid, seed: 0, fault: 0 }
+    }
+
+    /// Whether the arguments have the kernel's size and the device has the kernel.
+    ///
+    /// # Errors
+    /// They have not, or it has not.
+    pub fn check(&self, device: &dyn Device) -> Result<(), DeviceError> {
+        let Self { kernel, args, .. } = self;
+        if args.len() != kernel.args_bytes {
+            let (kernel, wanted) = (kernel.name, kernel.args_bytes);
+            return Err(DeviceError::Arguments { kernel, found: args.len(), wanted });
+        }
+        if !device.has(kernel) {
+            return Err(DeviceError::NoKernel { device: device.name(), kernel: kernel.name });
+        }
+        Ok(())
+    }
+}
+
+/// What a device noticed in launches; all zero where it does not look.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Findings {
@@ -83,12 +134,32 @@ impl Findings {
     /// The findings as a line, `None` where there are none.
     pub fn text(&self) -> Option<String> {
         let Self { races, unwritten, outside, diverged, line, lane } = self;
-        (races + unwritten + outside + diverged > 0).then(|| {
+        (self.count() > 0).then(|| {
             format!(
                 "{races} races, {unwritten} unwritten reads, {outside} accesses outside, {diverged} \
                  diverged barriers; the first in lane {lane} after the barrier in line {line}"
             )
         })
+    }
+
+    /// Adds those of a later launch; the first finding of all stays the first.
+    pub fn add(&mut self, later: Self) {
+        if self.count() == 0 {
+            (self.line, self.lane) = (later.line, later.lane);
+        }
+        let sums = [
+            (&mut self.races, later.races),
+            (&mut self.unwritten, later.unwritten),
+            (&mut self.outside, later.outside),
+            (&mut self.diverged, later.diverged),
+        ];
+        for (sum, more) in sums {
+            *sum = sum.saturating_add(more);
+        }
+    }
+
+    fn count(&self) -> u64 {
+        [self.races, self.unwritten, self.outside, self.diverged].into_iter().map(u64::from).sum()
     }
 }
 
@@ -99,9 +170,17 @@ pub enum DeviceError {
     #[error("{device}: {reason}")]
     Missing {
         /// Its name.
-        device: String,
+        device: &'static str,
         /// Why not.
-        reason: &'static str,
+        reason: String,
+    },
+    /// The device has not this kernel.
+    #[error("{kernel}: the {device} device has no such kernel")]
+    NoKernel {
+        /// The device.
+        device: &'static str,
+        /// The kernel.
+        kernel: &'static str,
     },
     /// The arguments are not the kernel's.
     #[error("{kernel}: found {found} bytes of arguments, wanted {wanted}")]
@@ -112,6 +191,16 @@ pub enum DeviceError {
         found: usize,
         /// Bytes of its struct.
         wanted: usize,
+    },
+    /// Too little memory.
+    #[error("{device}: {wanted} bytes of memory are wanted and {free} are free")]
+    Memory {
+        /// The device.
+        device: &'static str,
+        /// Bytes asked for.
+        wanted: usize,
+        /// Bytes there are.
+        free: usize,
     },
     /// The device failed.
     #[error("{device}: {what}")]
@@ -125,13 +214,15 @@ pub enum DeviceError {
 
 #[cfg(test)]
 mod tests {
-    use super::open;
+    use super::*;
 
     #[test]
-    fn devices_that_are_not_there_are_refused_by_name() {
-        for name in ["cuda", "metal", "gpu"] {
-            let message = open(name).err().unwrap().to_string();
-            assert!(message.starts_with(name) && message.ends_with("it has emu"), "{message}");
-        }
+    fn findings_add_up_and_keep_the_first() {
+        let mut sum = Findings::default();
+        sum.add(Findings { races: 2, line: 7, lane: 3, ..Findings::default() });
+        sum.add(Findings { outside: u32::MAX, line: 9, lane: 4, ..Findings::default() });
+        sum.add(Findings { outside: 1, line: 9, lane: 4, ..Findings::default() });
+        let wanted = Findings { races: 2, outside: u32::MAX, line: 7, lane: 3, ..sum };
+        assert_eq!((sum, sum.unwritten), (wanted, 0));
     }
 }

@@ -7,7 +7,7 @@
 use std::ffi::c_void;
 
 use crate::device::{Device, DeviceError, Findings, Launch};
-use crate::manifest::LANES;
+use crate::manifest::{Kernel, LANES};
 
 /// A kernel's host code: its lanes' function and the size of its arguments.
 #[derive(Debug, Clone, Copy)]
@@ -52,6 +52,7 @@ pub const NAME: &str = "emu";
 #[derive(Debug, Default)]
 pub struct Host {
     memory: Vec<Vec<Line>>,
+    findings: Findings,
 }
 
 /// The alignment that every device gives.
@@ -64,6 +65,20 @@ impl Host {
     pub fn new() -> Self {
         Self::default()
     }
+
+    /// Whether these bytes lie in memory that was allocated.
+    fn check(&self, address: u64, bytes: usize) -> Result<(), DeviceError> {
+        let inside = self.memory.iter().any(|memory| {
+            let first = memory.as_ptr().addr() as u64;
+            let end = first + size_of_val(memory.as_slice()) as u64;
+            first <= address && address.saturating_add(bytes as u64) <= end
+        });
+        if !inside {
+            let what = format!("{bytes} bytes at {address:#x} were not allocated");
+            return Err(DeviceError::Failed { device: NAME, what });
+        }
+        Ok(())
+    }
 }
 
 impl Device for Host {
@@ -71,28 +86,27 @@ impl Device for Host {
         NAME
     }
 
-    fn upload(&mut self, bytes: &[u8]) -> Result<u64, DeviceError> {
-        let lines = bytes.chunks(256).map(|chunk| {
-            let mut line = Line([0; 256]);
-            line.0[..chunk.len()].copy_from_slice(chunk);
-            line
-        });
-        let memory: Vec<Line> = lines.collect();
+    fn allocate(&mut self, bytes: usize) -> Result<u64, DeviceError> {
+        let memory = vec![Line([0; 256]); bytes.div_ceil(256).max(1)];
         let address = memory.as_ptr().expose_provenance() as u64;
         self.memory.push(memory);
         Ok(address)
     }
 
-    fn download(&mut self, address: u64, out: &mut [u8]) -> Result<(), DeviceError> {
-        let inside = self.memory.iter().any(|memory| {
-            let first = memory.as_ptr().addr() as u64;
-            let end = first + size_of_val(memory.as_slice()) as u64;
-            first <= address && address + out.len() as u64 <= end
-        });
-        if !inside {
-            let what = format!("{} bytes at {address:#x} were not uploaded", out.len());
-            return Err(DeviceError::Failed { device: NAME, what });
-        }
+    fn free_memory(&mut self) -> Result<Option<usize>, DeviceError> {
+        Ok(None)
+    }
+
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.check(address, bytes.len())?;
+        let to = std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
+        // SAFETY: the bytes lie in memory that this device owns, and no launch runs.
+        unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
+        Ok(())
+    }
+
+    fn read(&mut self, address: u64, out: &mut [u8]) -> Result<(), DeviceError> {
+        self.check(address, out.len())?;
         let from = std::ptr::with_exposed_provenance::<u8>(address as usize);
         // SAFETY: the bytes lie in memory that this device owns.
         unsafe { out.as_mut_ptr().copy_from_nonoverlapping(from, out.len()) }
@@ -103,25 +117,28 @@ impl Device for Host {
         self.memory.clear();
     }
 
-    fn run(&mut self, launch: &Launch<'_>) -> Result<Findings, DeviceError> {
+    fn launch(&mut self, launch: &Launch<'_>) -> Result<(), DeviceError> {
+        launch.check(self)?;
         let Launch { kernel, args, grid, seed, fault } = *launch;
+        // `check` has seen that there is one.
+        let Some(entry) = kernel.host else { return Ok(()) };
         // SAFETY: the function only gives a size.
-        let wanted = unsafe { (kernel.host.args_bytes)() } as usize;
+        let wanted = unsafe { (entry.args_bytes)() } as usize;
         if args.len() != wanted {
             return Err(DeviceError::Arguments { kernel: kernel.name, found: args.len(), wanted });
         }
-        let mut aligned = vec![0u64; wanted.div_ceil(8)];
+        let mut aligned = vec![0u64; args.len().div_ceil(8)];
         for (word, chunk) in aligned.iter_mut().zip(args.chunks(8)) {
             let mut bytes = [0; 8];
             bytes[..chunk.len()].copy_from_slice(chunk);
             *word = u64::from_ne_bytes(bytes);
         }
         let mut findings = Findings::default();
-        // SAFETY: the arguments have the struct's size; their addresses are the caller's uploads, of
+        // SAFETY: the arguments have the struct's size; their addresses are the caller's memory, of
         // the sizes that the kernel's arguments say. All state of a launch is this thread's own.
         let code = unsafe {
             finback_emu_launch(
-                kernel.host.lanes,
+                entry.lanes,
                 aligned.as_ptr().cast(),
                 grid[0],
                 grid[1],
@@ -132,25 +149,36 @@ impl Device for Host {
             )
         };
         match code {
-            0 => Ok(findings),
+            0 => {
+                self.findings.add(findings);
+                Ok(())
+            }
             _ => {
                 let what = format!("no memory for the stacks of {LANES} lanes");
                 Err(DeviceError::Failed { device: NAME, what })
             }
         }
     }
+
+    fn finish(&mut self) -> Result<Findings, DeviceError> {
+        Ok(std::mem::take(&mut self.findings))
+    }
+
+    fn has(&self, kernel: &Kernel) -> bool {
+        kernel.host.is_some()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::{KERNELS, Kernel, kernel};
+    use crate::manifest::{KERNELS, kernel};
 
     #[test]
     fn arguments_have_the_size_that_the_compiler_gives() {
-        for kernel in KERNELS {
+        for (kernel, entry) in KERNELS.iter().filter_map(|kernel| Some((kernel, kernel.host?))) {
             // SAFETY: the function only gives a size.
-            let bytes = unsafe { (kernel.host.args_bytes)() };
+            let bytes = unsafe { (entry.args_bytes)() };
             assert_eq!(bytes as usize, kernel.args_bytes, "{}", kernel.args);
         }
     }
@@ -158,18 +186,29 @@ mod tests {
     #[test]
     fn a_launch_with_other_arguments_is_refused() {
         let kernel = kernel("rmsnorm").unwrap();
-        let launch = Launch { kernel, args: &[0; 8], grid: [1, 1], seed: 0, fault: 0 };
-        let error = Host::new().run(&launch).unwrap_err().to_string();
+        let launch = Launch::new(kernel, &[0; 8], [1, 1]);
+        let error = Host::new().launch(&launch).unwrap_err().to_string();
         assert_eq!(error, "rmsnorm: found 8 bytes of arguments, wanted 40");
     }
 
     /// What the shadow finds where `mode` of `check.h` breaks a rule.
     fn shadow(mode: u32, seed: u64) -> Findings {
-        let kernel =
-            Kernel { name: "shadow", args: "", args_bytes: 8, fields: &[], host: entry!(shadow) };
+        static SHADOW: Kernel = Kernel {
+            name: "shadow",
+            args: "",
+            args_bytes: 8,
+            fields: &[],
+            lanes: LANES,
+            shared: 0,
+            cuda_only: false,
+            host: Some(entry!(shadow)),
+        };
         let args = [mode.to_ne_bytes(), [0; 4]].concat();
-        let launch = Launch { kernel: &kernel, args: &args, grid: [3, 1], seed, fault: 0 };
-        Host::new().run(&launch).unwrap()
+        let mut host = Host::new();
+        host.launch(&Launch { seed, ..Launch::new(&SHADOW, &args, [3, 1]) }).unwrap();
+        let found = host.finish().unwrap();
+        assert_eq!(host.finish().unwrap(), Findings::default());
+        found
     }
 
     #[test]
@@ -196,13 +235,19 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_was_not_uploaded_is_not_read() {
+    fn memory_is_zero_aligned_and_none_other_is_touched() {
         let mut host = Host::new();
-        let address = host.upload(&[1, 2, 3]).unwrap();
-        let mut out = [0; 3];
-        host.download(address, &mut out).unwrap();
-        assert_eq!((out, address % 256), ([1, 2, 3], 0));
+        let address = host.allocate(300).unwrap();
+        let mut out = [1; 3];
+        host.read(address + 297, &mut out).unwrap();
+        assert_eq!((out, address % 256), ([0; 3], 0));
+        host.write(address + 256, &[1, 2, 3]).unwrap();
+        host.read(address + 256, &mut out).unwrap();
+        assert_eq!(out, [1, 2, 3]);
+        for outside in [address - 1, address + 510, u64::MAX] {
+            assert!(host.write(outside, &[0; 3]).is_err() && host.read(outside, &mut out).is_err());
+        }
         host.clear();
-        assert!(host.download(address, &mut out).is_err());
+        assert!(host.read(address, &mut out).is_err());
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! - [`source`] has the text: `device/*.h` behind a small prelude for each device.
 //! - [`manifest`] lists the kernels, [`args`] their arguments, the same bytes on both sides.
+//! - [`device`] is what a device gives, [`tape`] a list of launches for it.
 //! - [`host`] runs kernels on the host, lanes as fibers with a race shadow over shared memory.
 //! - [`contract`] holds every kernel to five gates, and every gate to planted faults.
 //! - [`lint`] finds in the text what the dialect forbids.
@@ -18,3 +19,4 @@ pub mod host;
 pub mod lint;
 pub mod manifest;
 pub mod source;
+pub mod tape;

@@ -1,5 +1,7 @@
 //! What the dialect forbids, found in its text.
 //!
+//! Files of CUDA alone are no part of the dialect and are not looked at.
+//!
 //! A compiler of the host accepts much that a device or the exactness of a sum does not: calls of
 //! platform mathematics, wider types, atomics, names that are keywords of another compiler. No
 //! compiler of ours knows address spaces, so a pointer without one is looked for here too.
@@ -75,8 +77,8 @@ pub fn lint(text: &str) -> Vec<String> {
 }
 
 /// How a kernel begins: in full, or by a macro that writes several.
-pub(crate) const KERNEL_WORDS: [&str; 4] =
-    ["KERNEL(", "DENSE_KERNEL(", "EXPERT_KERNEL(", "UNPACK_KERNEL("];
+pub(crate) const KERNEL_WORDS: [&str; 5] =
+    ["KERNEL(", "DENSE_KERNEL(", "EXPERT_KERNEL(", "UNPACK_KERNEL(", "CUDA_KERNEL("];
 
 fn starts_kernel(code: &str) -> bool {
     KERNEL_WORDS.iter().any(|word| code.trim_start().starts_with(word))

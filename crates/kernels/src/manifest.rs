@@ -2,7 +2,7 @@
 
 use crate::args::{self, Args};
 
-/// Lanes of every group.
+/// Lanes of a group of the dialect.
 pub const LANES: u32 = 128;
 /// Outputs of a dense or expert product that a group computes: one a warp.
 pub const OUTPUTS: u32 = 4;
@@ -28,69 +28,98 @@ pub struct Kernel {
     pub args_bytes: usize,
     /// Fields of that struct, name and type.
     pub fields: &'static [(&'static str, &'static str)],
+    /// Threads of a group.
+    pub lanes: u32,
+    /// Bytes of shared memory that a launch asks for beside what the kernel declares.
+    pub shared: u32,
+    /// Whether it is written in CUDA alone, and not in the dialect.
+    pub cuda_only: bool,
     #[cfg(host_build)]
-    pub(crate) host: crate::host::Entry,
+    pub(crate) host: Option<crate::host::Entry>,
 }
 
 macro_rules! kernels {
-    ($($name:ident: $args:ident),* $(,)?) => {
+    (
+        dialect { $($name:ident: $args:ident,)* }
+        cuda { $($own:ident: $own_args:ident, $lanes:expr, $shared:expr;)* }
+    ) => {
         /// Every kernel.
-        pub static KERNELS: &[Kernel] = &[$(Kernel {
-            name: stringify!($name),
-            args: args::$args::NAME,
-            args_bytes: size_of::<args::$args>(),
-            fields: args::$args::FIELDS,
-            #[cfg(host_build)]
-            host: crate::host::entry!($name),
-        }),*];
+        pub static KERNELS: &[Kernel] = &[
+            $(Kernel {
+                name: stringify!($name),
+                args: args::$args::NAME,
+                args_bytes: size_of::<args::$args>(),
+                fields: args::$args::FIELDS,
+                lanes: LANES,
+                shared: 0,
+                cuda_only: false,
+                #[cfg(host_build)]
+                host: Some(crate::host::entry!($name)),
+            },)*
+            $(Kernel {
+                name: stringify!($own),
+                args: args::$own_args::NAME,
+                args_bytes: size_of::<args::$own_args>(),
+                fields: args::$own_args::FIELDS,
+                lanes: $lanes,
+                shared: $shared,
+                cuda_only: true,
+                #[cfg(host_build)]
+                host: None,
+            },)*
+        ];
     };
 }
 
 kernels! {
-    elementary: ElementaryArgs,
-    rmsnorm: RmsnormArgs,
-    embed: EmbedArgs,
-    collapse: CollapseArgs,
-    tap: TapArgs,
-    hyper_in: HyperInArgs,
-    hyper_out: HyperOutArgs,
-    quantise: QuantiseArgs,
-    index_query: IndexQueryArgs,
-    dense_fp8: DenseArgs,
-    dense_fp8_codes: DenseArgs,
-    dense_fp4: DenseArgs,
-    dense_fp4_codes: DenseArgs,
-    dense_bf16: DenseArgs,
-    dense_f16: DenseArgs,
-    dense_f32: DenseArgs,
-    expert_fp4: ExpertArgs,
-    expert_fp4_codes: ExpertArgs,
-    expert_fp8: ExpertArgs,
-    expert_fp8_codes: ExpertArgs,
-    expert_bf16: ExpertArgs,
-    rope: RopeArgs,
-    pack_window: PackArgs,
-    pack_compressed: PackArgs,
-    pack_index: PackArgs,
-    unpack_window: UnpackArgs,
-    unpack_compressed: UnpackArgs,
-    unpack_index: UnpackArgs,
-    pool: PoolArgs,
-    copy_rows: CopyArgs,
-    index_scores: IndexScoresArgs,
-    block_best: BlockBestArgs,
-    topk: TopkArgs,
-    attend: AttendArgs,
-    route: RouteArgs,
-    group_routes: GroupArgs,
-    swiglu: SwigluArgs,
-    sum_experts: SumExpertsArgs,
-    engram_gather: EngramGatherArgs,
-    engram_gate: EngramGateArgs,
-    choose: ChooseArgs,
-    adjust: AdjustArgs,
-    add_rows: AddArgs,
-    markov: MarkovArgs,
+    dialect {
+        elementary: ElementaryArgs,
+        rmsnorm: RmsnormArgs,
+        embed: EmbedArgs,
+        collapse: CollapseArgs,
+        tap: TapArgs,
+        hyper_in: HyperInArgs,
+        hyper_out: HyperOutArgs,
+        quantise: QuantiseArgs,
+        index_query: IndexQueryArgs,
+        dense_fp8: DenseArgs,
+        dense_fp8_codes: DenseArgs,
+        dense_fp4: DenseArgs,
+        dense_fp4_codes: DenseArgs,
+        dense_bf16: DenseArgs,
+        dense_f16: DenseArgs,
+        dense_f32: DenseArgs,
+        expert_fp4: ExpertArgs,
+        expert_fp4_codes: ExpertArgs,
+        expert_fp8: ExpertArgs,
+        expert_fp8_codes: ExpertArgs,
+        expert_bf16: ExpertArgs,
+        rope: RopeArgs,
+        pack_window: PackArgs,
+        pack_compressed: PackArgs,
+        pack_index: PackArgs,
+        unpack_window: UnpackArgs,
+        unpack_compressed: UnpackArgs,
+        unpack_index: UnpackArgs,
+        pool: PoolArgs,
+        copy_rows: CopyArgs,
+        index_scores: IndexScoresArgs,
+        block_best: BlockBestArgs,
+        topk: TopkArgs,
+        attend: AttendArgs,
+        route: RouteArgs,
+        group_routes: GroupArgs,
+        swiglu: SwigluArgs,
+        sum_experts: SumExpertsArgs,
+        engram_gather: EngramGatherArgs,
+        engram_gate: EngramGateArgs,
+        choose: ChooseArgs,
+        adjust: AdjustArgs,
+        add_rows: AddArgs,
+        markov: MarkovArgs,
+    }
+    // name: arguments, threads of a group, bytes of shared memory that a launch asks for.
+    cuda {}
 }
 
 /// The kernel of this name.
@@ -134,7 +163,7 @@ mod tests {
     #[test]
     fn every_kernel_of_the_text_is_listed() {
         let mut names = Vec::new();
-        for (file, text) in source::FILES {
+        for (file, text) in source::FILES.iter().chain(source::CUDA_FILES) {
             for line in
                 text.lines().filter(|line| !file.starts_with("prelude") && !line.ends_with('\\'))
             {

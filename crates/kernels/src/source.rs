@@ -23,12 +23,22 @@ files! {
     "kv.h", "select.h", "attend.h", "experts.h", "engram.h", "sample.h",
 }
 
-/// The text of a file.
+macro_rules! cuda_files {
+    ($($name:literal),* $(,)?) => {
+        /// Every file of CUDA alone, in the order they are compiled, after the dialect's.
+        pub static CUDA_FILES: &[(&str, &str)] =
+            &[$(($name, include_str!(concat!("cuda/", $name)))),*];
+    };
+}
+
+cuda_files! {}
+
+/// The text of a file of the dialect.
 pub fn text(name: &str) -> Option<&'static str> {
     FILES.iter().find(|(file, _)| *file == name).map(|(_, text)| *text)
 }
 
-/// The whole text for a device: its prelude, then the files of `kernels.h` in order.
+/// The whole text for a device: its prelude, the files of `kernels.h` in order, then the device's own.
 pub fn program(target: Target) -> String {
     let prelude = match target {
         Target::Cuda => "prelude_cuda.h",
@@ -36,9 +46,11 @@ pub fn program(target: Target) -> String {
     };
     let list = text("kernels.h").unwrap_or_default();
     let names = list.lines().filter_map(|line| line.strip_prefix("#include \"")?.strip_suffix('"'));
+    let own: &[(&str, &str)] = if target == Target::Cuda { CUDA_FILES } else { &[] };
     let parts: Vec<&str> = std::iter::once(prelude)
         .chain(names)
         .filter_map(text)
+        .chain(own.iter().map(|(_, text)| *text))
         .flat_map(str::lines)
         .filter(|line| *line != "#pragma once")
         .collect();

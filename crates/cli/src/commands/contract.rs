@@ -2,10 +2,10 @@
 
 use anyhow::bail;
 use finback_kernels::contract::{self, Report, Verdict};
-use finback_kernels::device;
 use finback_kernels::manifest::KERNELS;
 use serde_json::{Value, json};
 
+use crate::device;
 use crate::output::print;
 use crate::settings::contract::{DEVICE, KERNEL};
 use crate::settings::table::JSON;
@@ -13,8 +13,7 @@ use crate::settings::{UsageError, Values};
 
 /// Prints a table and a summary; fails where a kernel fails or a fault is missed.
 pub fn run(values: &Values) -> anyhow::Result<()> {
-    let mut device = device::open(&values.get(&DEVICE))
-        .map_err(|error| UsageError(format!("--device {error}")))?;
+    let mut device = device::open(&values.get(&DEVICE))?;
     let only = values.get(&KERNEL);
     if let Some(name) = only.as_deref().filter(|name| KERNELS.iter().all(|k| k.name != *name)) {
         let names: Vec<&str> = KERNELS.iter().map(|kernel| kernel.name).collect();

@@ -183,18 +183,20 @@ impl Bench<'_> {
             let data = contents(name, role, &way);
             let guard = [GUARD_BYTE; GUARD];
             let guarded = [&guard[..], &data[..], &guard[..]].concat();
-            let address = self.device.upload(&guarded)?;
+            let address = self.device.allocate(guarded.len())?;
+            self.device.write(address, &guarded)?;
             addresses.insert(*name, address + GUARD as u64);
             held.push((*name, address, data));
         }
         let (args, grid) = (case.plan)(&Addresses(addresses), way.rows);
         let launch =
             Launch { kernel: self.kernel, args: &args, grid, seed: way.seed, fault: self.fault };
-        let findings = self.device.run(&launch)?;
+        self.device.launch(&launch)?;
+        let findings = self.device.finish()?;
         let mut ran = Ran { rows: way.rows.to_vec(), outs: Vec::new(), findings, touched: None };
         for ((name, address, data), (_, role)) in held.into_iter().zip(&case.buffers) {
             let mut now = vec![0; data.len() + 2 * GUARD];
-            self.device.download(address, &mut now)?;
+            self.device.read(address, &mut now)?;
             let inside = GUARD..GUARD + data.len();
             let guards = now[..GUARD].iter().chain(&now[inside.end..]);
             if guards.into_iter().any(|&byte| byte != GUARD_BYTE) {

@@ -24,9 +24,13 @@ use gates::{Bench, Red};
 /// Runs the contract of every kernel, or of one, on a device. `watch` hears each kernel's name.
 pub fn run(device: &mut dyn Device, only: Option<&str>, mut watch: impl FnMut(&str)) -> Report {
     let all = cases();
-    let mut report = Report { device: device.name(), kernels: Vec::new() };
+    let mut report = Report { device: device.name(), kernels: Vec::new(), skipped: Vec::new() };
     for kernel in KERNELS.iter().filter(|kernel| only.is_none_or(|name| name == kernel.name)) {
         watch(kernel.name);
+        if !device.has(kernel) {
+            report.skipped.push(kernel.name);
+            continue;
+        }
         let own: Vec<&Case> = all.iter().filter(|case| case.kernel == kernel.name).collect();
         report.kernels.push(kernel_result(device, kernel, &own));
     }
@@ -69,12 +73,14 @@ fn kernel_result(
 mod tests {
     use super::*;
     use crate::host::Host;
+    use crate::manifest;
 
     #[test]
     fn every_kernel_keeps_its_contract_and_every_fault_is_seen() {
         let report = run(&mut Host::new(), None, |_| {});
         assert!(report.is_green(), "{}", report.text());
-        assert_eq!(report.kernels.len(), KERNELS.len());
+        assert_eq!(report.kernels.len() + report.skipped.len(), KERNELS.len());
+        assert!(report.skipped.iter().all(|name| manifest::kernel(name).unwrap().cuda_only));
     }
 
     #[test]
@@ -99,11 +105,15 @@ mod tests {
         let mut case = Case::new("rmsnorm", "nothing", 1);
         case.faults.push(("NORM_UNWRITTEN", Gate::Writes));
         // No rows are launched, so nothing can turn red.
-        let kernel = crate::manifest::kernel("rmsnorm").unwrap();
+        let kernel = manifest::kernel("rmsnorm").unwrap();
         case = case.launch(|_, _| (vec![0; 40], [0, 0]));
         let result = kernel_result(&mut Host::new(), kernel, &[&case]);
-        let report = Report { device: "emu", kernels: vec![result] };
+        let report = Report { device: "emu", kernels: vec![result], skipped: Vec::new() };
         assert!(!report.is_green());
-        assert!(report.text().ends_with("faults_red=0 faults_missed=1\n"), "{}", report.text());
+        assert!(
+            report.text().ends_with("faults_red=0 faults_missed=1 skipped=0\n"),
+            "{}",
+            report.text()
+        );
     }
 }

@@ -64,6 +64,8 @@ pub struct Report {
     pub device: &'static str,
     /// Every kernel that was run.
     pub kernels: Vec<KernelResult>,
+    /// Kernels that the device has not.
+    pub skipped: Vec<&'static str>,
 }
 
 impl Report {
@@ -86,9 +88,10 @@ impl Report {
         let (passes, fails, red, missed) = self.counts();
         format!(
             "SUMMARY device={} kernels={} passes={passes} fails={fails} faults_red={red} \
-             faults_missed={missed}",
+             faults_missed={missed} skipped={}",
             self.device,
-            self.kernels.len()
+            self.kernels.len(),
+            self.skipped.len()
         )
     }
 
@@ -117,6 +120,10 @@ impl Report {
                 let _ =
                     writeln!(text, "  MISSED {}: {} stays green", fault.name, fault.gate.name());
             }
+        }
+        if !self.skipped.is_empty() {
+            let names = self.skipped.join(", ");
+            let _ = writeln!(text, "skipped, not on the {} device: {names}", self.device);
         }
         let _ = writeln!(text, "speed: skipped, the {} device has no speed to record", self.device);
         text + &self.summary() + "\n"

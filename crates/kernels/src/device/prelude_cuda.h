@@ -15,6 +15,9 @@ typedef long long i64;
 #define SHARED_REF(T) T*
 
 #define KERNEL(name, Args) extern "C" __global__ void name(const Args args)
+// A kernel of CUDA alone: so many threads a group; its shared memory may be the launch's.
+#define CUDA_KERNEL(name, Args, lanes)                                                             \
+    extern "C" __global__ void __launch_bounds__(lanes) name(const __grid_constant__ Args args)
 #define SHARED(T, name, count) __shared__ T name[count]
 
 #define LANE threadIdx.x
@@ -29,8 +32,10 @@ typedef long long i64;
 #define AS_FLOAT(x) __uint_as_float(x)
 #define LOAD16(from) (*reinterpret_cast<const Bytes16*>(from))
 
-// The contract plants a fault by -DPLANTED_FAULT=number; a product build has none.
-#ifndef PLANTED_FAULT
-#define PLANTED_FAULT 0
+// The contract plants faults: its build asks a variable of the module which. A product build has none.
+#ifdef PLANTED_AT_RUN_TIME
+extern "C" __device__ u32 planted_fault = 0;
+#define PLANTED(fault) (planted_fault == (fault))
+#else
+#define PLANTED(fault) (false)
 #endif
-#define PLANTED(fault) (PLANTED_FAULT == (fault))

@@ -323,7 +323,11 @@ mod tests {
     /// The outputs of one product of 5 rows.
     fn run(name: &str, weight: &Weight, x: &Rows, (inputs, outputs): (usize, usize)) -> Vec<u8> {
         let mut host = Host::new();
-        let mut up = |bytes: &[u8]| host.upload(bytes).unwrap();
+        let mut up = |bytes: &[u8]| {
+            let address = host.allocate(bytes.len()).unwrap();
+            host.write(address, bytes).unwrap();
+            address
+        };
         let args = DenseArgs {
             weight: up(&weight.bytes),
             scale: up(&weight.scale),
@@ -341,11 +345,9 @@ mod tests {
             pad: 0,
         };
         let grid = [word(outputs).div_ceil(OUTPUTS), 1];
-        let launch =
-            Launch { kernel: kernel(name).unwrap(), args: &args.bytes(), grid, seed: 9, fault: 0 };
-        host.run(&launch).unwrap();
+        host.launch(&Launch::new(kernel(name).unwrap(), &args.bytes(), grid)).unwrap();
         let mut out = vec![0; 5 * outputs * 4];
-        host.download(args.out, &mut out).unwrap();
+        host.read(args.out, &mut out).unwrap();
         out
     }
 
