@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Map, Value, json};
 
@@ -64,8 +66,9 @@ impl Write for Sink<'_> {
 /// Writes `shards` and their index into `dir`, which is made if it is not there.
 ///
 /// `fill` streams each tensor's little-endian bytes, in the order they stand in the file (widest
-/// elements first, so that each tensor is aligned to its own element). Everything is written under
-/// temporary names and renamed at the end, the index last; after an error nothing is left behind.
+/// elements first, so that each tensor is aligned to its own element). Shards are written at once by
+/// as many threads as the machine has. Everything is written under temporary names and renamed at the
+/// end, the index last; after an error nothing is left behind.
 ///
 /// # Errors
 /// A name given twice, a size that is no whole number of bytes, a `fill` that writes another
@@ -73,23 +76,55 @@ impl Write for Sink<'_> {
 pub fn write(
     dir: &Path,
     shards: &[Vec<Entry>],
-    mut fill: impl FnMut(&Entry, &mut Sink<'_>) -> io::Result<()>,
+    fill: impl Fn(&Entry, &mut Sink<'_>) -> io::Result<()> + Sync,
 ) -> Result<()> {
     std::fs::create_dir_all(dir).map_err(Error::io(dir))?;
     let count = shards.len();
-    let mut pending = Pending::default();
+    let name = |i: usize| format!("model-{:05}-of-{count:05}.safetensors", i + 1);
     let mut weight_map = Map::new();
-    let mut total = 0;
     for (i, entries) in shards.iter().enumerate() {
-        let name = format!("model-{:05}-of-{count:05}.safetensors", i + 1);
-        let path = dir.join(&name);
         for e in entries {
-            if weight_map.insert(e.name.clone(), Value::String(name.clone())).is_some() {
-                return Err(Error::tensor(&path, &e.name, "the name twice", "unique names"));
+            if weight_map.insert(e.name.clone(), Value::String(name(i))).is_some() {
+                return Err(Error::tensor(
+                    &dir.join(name(i)),
+                    &e.name,
+                    "the name twice",
+                    "unique names",
+                ));
             }
         }
-        total += pending.shard(&path, entries, &mut fill)?;
     }
+    let (next, written) = (AtomicUsize::new(0), Mutex::new(Ok((Pending::default(), 0))));
+    let work = || {
+        while let Some((i, entries)) = {
+            let i = next.fetch_add(1, Ordering::Relaxed);
+            shards.get(i).map(|entries| (i, entries))
+        } {
+            let mut shard = Pending::default();
+            let bytes = shard.shard(&dir.join(name(i)), entries, &mut &fill);
+            let mut all = written.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            match (&mut *all, bytes) {
+                (Ok((pending, total)), Ok(bytes)) => {
+                    pending.0.append(&mut shard.0);
+                    *total += bytes;
+                }
+                (Ok(_), Err(error)) => *all = Err(error),
+                (Err(_), _) => {}
+            }
+            if all.is_err() {
+                return;
+            }
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(count);
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let (mut pending, total) =
+        written.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)?;
     let index = json!({ "metadata": { "total_size": total }, "weight_map": weight_map });
     pending.bytes(&dir.join(INDEX_FILE), format!("{index:#}\n").as_bytes())?;
     pending.commit()

@@ -21,7 +21,7 @@ use draw::Quantiles;
 use law::Law;
 
 /// Data bytes after which a group of tensors goes on in another shard.
-const SHARD_BYTES_MAX: usize = 4 << 30;
+const SHARD_BYTES_MAX: usize = 1 << 30;
 
 /// Sizes of a synthetic checkpoint. Widths are multiples of 32.
 #[derive(Debug, Clone, PartialEq)]
@@ -103,6 +103,39 @@ impl Default for SynthOptions {
             engram_holes: false,
             drafts: true,
             set: Map::new(),
+        }
+    }
+}
+
+impl SynthOptions {
+    /// The release's widths, counts and context; its Engram tables are holes.
+    pub fn release() -> Self {
+        SynthOptions {
+            layers: 40,
+            hidden: 5120,
+            heads: 64,
+            head_dim: 512,
+            rope_dim: 64,
+            q_rank: 1280,
+            o_groups: 8,
+            o_rank: 1024,
+            window: 128,
+            index_heads: 32,
+            index_dim: 128,
+            index_topk: 512,
+            experts: 384,
+            experts_per_token: 6,
+            intermediate: 2304,
+            context: 1 << 20,
+            engram_vocab: 16_000_000,
+            engram_heads: 8,
+            engram_dim: 256,
+            engram_holes: true,
+            set: Map::from_iter([
+                ("candidate_topk_blocks".to_owned(), json!(2048)),
+                ("dspark_markov_rank".to_owned(), json!(256)),
+            ]),
+            ..SynthOptions::default()
         }
     }
 }

@@ -18,9 +18,9 @@ use crate::output::print;
 use crate::progress::Progress;
 use crate::settings::table::{
     DRAFT_BLOCKS, ENGRAM, EXPERTS, EXPERTS_PER_TOKEN, FORCE, HEAD_DIM, HEADS, HIDDEN, INTERMEDIATE,
-    LAYERS, OUT, POSITIONS, SEED, WINDOW,
+    LAYERS, OUT, POSITIONS, SEED, WIDTHS, WINDOW,
 };
-use crate::settings::{UsageError, Values};
+use crate::settings::{Setting, UsageError, Values};
 
 /// Writes the checkpoint under a temporary name, then renames it.
 pub fn run(values: &Values) -> anyhow::Result<()> {
@@ -53,20 +53,25 @@ pub fn run(values: &Values) -> anyhow::Result<()> {
 }
 
 fn write(directory: &Path, values: &Values) -> anyhow::Result<Config> {
+    let release = values.get(&WIDTHS) == "release";
+    let base = if release { SynthOptions::release() } else { SynthOptions::default() };
+    let size = |setting: &Setting<usize>, of_release: usize| {
+        if release && values.is_default(setting) { of_release } else { values.get(setting) }
+    };
     let options = SynthOptions {
         seed: values.get(&SEED).unwrap_or(0),
-        layers: values.get(&LAYERS),
-        hidden: values.get(&HIDDEN),
-        heads: values.get(&HEADS),
-        head_dim: values.get(&HEAD_DIM),
-        experts: values.get(&EXPERTS),
-        experts_per_token: values.get(&EXPERTS_PER_TOKEN),
-        intermediate: values.get(&INTERMEDIATE),
-        window: values.get(&WINDOW),
-        context: values.get(&POSITIONS),
+        layers: size(&LAYERS, base.layers),
+        hidden: size(&HIDDEN, base.hidden),
+        heads: size(&HEADS, base.heads),
+        head_dim: size(&HEAD_DIM, base.head_dim),
+        experts: size(&EXPERTS, base.experts),
+        experts_per_token: size(&EXPERTS_PER_TOKEN, base.experts_per_token),
+        intermediate: size(&INTERMEDIATE, base.intermediate),
+        window: size(&WINDOW, base.window),
+        context: size(&POSITIONS, base.context),
         engram: values.get(&ENGRAM) == "on",
         drafts: values.get(&DRAFT_BLOCKS) == "on",
-        ..SynthOptions::default()
+        ..base
     };
     let tokenizer = Tokenizer::from_bytes(SYNTHETIC)?;
     let vocabulary = vocabulary(&tokenizer)?;

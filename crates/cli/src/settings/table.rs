@@ -76,6 +76,7 @@ static ALL: &[&Declared] = &[
     &SETTINGS_DOC.declared,
     &OUT.declared,
     &FORCE.declared,
+    &WIDTHS.declared,
     &LAYERS.declared,
     &HIDDEN.declared,
     &HEADS.declared,
@@ -633,6 +634,15 @@ pub static FORCE: Setting<bool> = Setting::new(Declared {
     kind: Kind::Switch,
     unset: "a directory that is not empty is left alone",
     help: "Replaces the directory, whatever is in it",
+    ..SIZE
+});
+
+/// Where sizes come from that are not given.
+pub static WIDTHS: Setting<String> = Setting::new(Declared {
+    name: "widths",
+    kind: Kind::Choice(&["small", "release"]),
+    default: "small",
+    help: "Sizes that are not given: the defaults below, or the release's (Engram tables are holes then)",
     ..SIZE
 });
 

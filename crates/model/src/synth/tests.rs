@@ -215,3 +215,26 @@ fn tables_of_the_releases_size_are_holes_on_request() {
     let blocks: u64 = ck.shards().map(|(path, _)| fs::metadata(path).unwrap().blocks() * 512).sum();
     assert!(blocks < 50_000_000, "{blocks} bytes on disk");
 }
+
+#[test]
+fn the_release_has_its_own_sizes() {
+    let (options, vocabulary) = (SynthOptions::release(), Vocabulary::bare(129_280));
+    let json = sizes::config_json(&options, &vocabulary);
+    let config = Config::parse(Path::new(CONFIG_FILE), json.to_string().as_bytes()).unwrap();
+    let text = &json["text_config"];
+    let ratios: Vec<u64> =
+        text["compress_ratios"].as_array().unwrap().iter().map(|r| r.as_u64().unwrap()).collect();
+    let wanted = [vec![0; 2], vec![2; 18], vec![1; 20], vec![0; 3]].concat();
+    assert_eq!(ratios, wanted);
+    assert_eq!(text["candidate_source_layer_id"], 20);
+    let rows = text["engram_num_embeddings"].as_array().unwrap();
+    assert_eq!(*rows, [json!(384_006_168), json!(384_016_682)]);
+    // The largest matrices, in bytes.
+    let table = weights(&config);
+    let bytes = |name: &str| {
+        let weight = table.iter().find(|w| w.name == name).unwrap();
+        weight.entries(config.weight_block_size)[0].shape.iter().product::<usize>()
+    };
+    assert_eq!(bytes("layers.5.attn.wq_b.weight"), 32768 * 1280);
+    assert_eq!(bytes("layers.5.ffn.experts.383.w1.weight"), 2304 * 5120 / 2);
+}
