@@ -14,7 +14,6 @@ mod rope;
 mod row;
 pub mod simd;
 mod size;
-mod stage;
 mod state;
 mod steps;
 pub mod team;

@@ -3,20 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use finback_checkpoint::Tensor;
-use finback_numerics::fp8::E8M0_NAN;
 use finback_numerics::sample::Scratch;
 use finback_ops::{
-    Adjust, BLOCK_POSITIONS, Keep, Limits, ModelSpec, Ops, OpsError, OpsResult, Penalties, Rows,
-    Sampling, Site, Span,
+    Adjust, BLOCK_POSITIONS, Frequencies, Keep, Limits, ModelSpec, Ops, OpsError, OpsResult,
+    Penalties, Rows, Sampling, Site, Span, Stage,
 };
 
 use crate::attend::Keys;
 use crate::device::Device;
-use crate::rope::Frequencies;
 use crate::row::MAX_HC;
 use crate::simd::Isa;
-use crate::stage::Stage;
 use crate::state::{Layout, State};
 use crate::steps::experts::Groups;
 use crate::steps::select::Selector;
@@ -143,11 +139,7 @@ impl CpuOps {
             for scale in
                 [&expert.w1, &expert.w2, &expert.w3].iter().filter_map(|l| l.scale.as_ref())
             {
-                if let Some(at) = scale.bytes().iter().position(|&b| b == E8M0_NAN) {
-                    let columns = scale.shape().last().copied().unwrap_or(1).max(1);
-                    let block = format!("block [{}, {}]", at / columns, at % columns);
-                    return Err(bad_scale(scale, &block));
-                }
+                OpsError::refuse_nan_scales(scale)?;
             }
             seen.store(true, Ordering::Relaxed);
         }
@@ -394,11 +386,6 @@ impl Ops for CpuOps {
 
 fn unsupported(step: &'static str, reason: String) -> OpsError {
     OpsError::Unsupported { backend: NAME, step, reason }
-}
-
-/// The refusal of a scale that is the NaN byte.
-pub(crate) fn bad_scale(scale: &Tensor, place: &str) -> OpsError {
-    scale.refuse(format!("the NaN byte 255 in {place}"), "E8M0 scales from 0 to 254").into()
 }
 
 impl From<TeamError> for OpsError {

@@ -1,8 +1,8 @@
 //! The workspace of a pass: the batch's rows and the values between its steps.
 
-use finback_ops::{BLOCK_POSITIONS, Format, Limits, ModelSpec, Span};
+use finback_ops::{BLOCK_POSITIONS, Format, Frequencies, Limits, ModelSpec, Span};
 
-use crate::rope::{Angles, Frequencies};
+use crate::rope::Angles;
 
 /// One span of the batch.
 pub struct SpanRows {

@@ -3,16 +3,20 @@
 mod batch;
 mod error;
 mod ops;
+mod rope;
 mod sampling;
 mod spec;
+mod stage;
 mod timed;
 
 pub use batch::{BLOCK_POSITIONS, Keep, Limits, Rows, Span};
 pub use error::OpsError;
 pub use ops::{Ops, OpsResult};
+pub use rope::Frequencies;
 pub use sampling::{Adjust, Penalties, Sampling};
 pub use spec::{
     Attention, Compressor, Dims, Drafter, Engram, EngramLayer, Expert, Ffn, Format, Hyper, Indexer,
     KvSource, LayerSpec, Linear, ModelSpec, Numerics, Scoring, Site, Yarn,
 };
+pub use stage::{Stage, look_back};
 pub use timed::{StepTime, StepTimes, Timed};

@@ -2,15 +2,14 @@
 
 use std::ops::Range;
 
-use finback_ops::{EngramLayer, OpsResult, Rows, Site};
+use finback_ops::{EngramLayer, OpsError, OpsResult, Rows, Site, look_back};
 
 use crate::device::{Input, Job, lift_row};
 use crate::kernel::kernel;
-use crate::ops::{CpuOps, bad_scale};
+use crate::ops::CpuOps;
 use crate::par::{cut, each, parts};
 use crate::row::{self, Mix};
 use crate::simd::Simd;
-use crate::stage::look_back;
 
 impl CpuOps {
     pub(crate) fn embed_step(&mut self, rows: Rows) -> OpsResult {
@@ -231,7 +230,7 @@ fn gather(weights: &EngramLayer, dim: usize, hashed: &[u64], out: &mut [f32]) ->
         let (codes, scales) =
             (&codes[row * dim..(row + 1) * dim], &scales[row * blocks..(row + 1) * blocks]);
         if scales.contains(&finback_numerics::fp8::E8M0_NAN) {
-            return Err(bad_scale(&weights.table_scale, &format!("row {row}")));
+            return Err(OpsError::nan_scale(&weights.table_scale, &format!("row {row}")));
         }
         finback_numerics::quant::fp8_block32_lift(codes, scales, out);
     }

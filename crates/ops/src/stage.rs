@@ -1,7 +1,9 @@
 //! Engram rows of passes to come: addressed, and asked of the system, before the pass begins.
 
 use finback_checkpoint::{Advice, Tensor};
-use finback_ops::{Engram, ModelSpec, Span};
+
+use crate::batch::Span;
+use crate::spec::{Engram, ModelSpec};
 
 /// Bytes that are advised together; a tensor may begin within a page, so this need not be the
 /// system's.
