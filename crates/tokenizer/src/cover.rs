@@ -14,12 +14,10 @@ impl Tokenizer {
 
 /// Whether every byte of a text is in one of the pieces that these parts of a `tokenizer.json` make.
 pub(crate) fn keeps_all(normalizer: &Value, pre_tokenizer: &Value) -> bool {
-    let mut steps = Vec::new();
-    flatten(normalizer, "normalizers", &mut steps);
-    if !steps.is_empty() {
+    if !steps(normalizer, "normalizers").is_empty() {
         return false;
     }
-    flatten(pre_tokenizer, "pretokenizers", &mut steps);
+    let steps = steps(pre_tokenizer, "pretokenizers");
     let kind = |step: &Value| step["type"].as_str().unwrap_or_default().to_owned();
     let keeps = |step: &&Value| match kind(step).as_str() {
         "Split" => step["behavior"] != "Removed",
@@ -29,7 +27,13 @@ pub(crate) fn keeps_all(normalizer: &Value, pre_tokenizer: &Value) -> bool {
     steps.iter().all(keeps) && steps.iter().any(|step| kind(step) == "ByteLevel")
 }
 
-/// The steps of a part of a `tokenizer.json`, those of its sequences one by one.
+/// The steps of a part of a `tokenizer.json`, those of its sequences, which `list` names, one by one.
+pub(crate) fn steps<'a>(part: &'a Value, list: &str) -> Vec<&'a Value> {
+    let mut steps = Vec::new();
+    flatten(part, list, &mut steps);
+    steps
+}
+
 fn flatten<'a>(part: &'a Value, list: &str, steps: &mut Vec<&'a Value>) {
     if part["type"] == "Sequence" {
         part[list].as_array().into_iter().flatten().for_each(|step| flatten(step, list, steps));

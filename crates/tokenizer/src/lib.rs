@@ -6,6 +6,7 @@
 //! reply from every file that names some.
 
 mod cover;
+mod cut;
 mod decode;
 mod end;
 mod engram;

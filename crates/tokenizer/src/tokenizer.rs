@@ -7,11 +7,15 @@ use serde_json::Value;
 use tokenizers::AddedVocabulary;
 
 use crate::cover::keeps_all;
+use crate::cut::{may_cut, next_cut};
 use crate::decode::{byte_of_char, token_bytes};
 use crate::{Decoder, Error};
 
 /// Ids that a tokenizer may have: far more than any has, few enough to make tables of.
 const IDS_MAX: u32 = 1 << 24;
+
+/// Bytes of text after which it is cut where it may be.
+const PART: usize = 2048;
 
 /// A checkpoint's tokenizer: a byte-level BPE and its added tokens.
 pub struct Tokenizer {
@@ -29,6 +33,8 @@ pub struct Tokenizer {
     ends: Vec<u32>,
     /// Bytes of text that one id covers at most; `None` where text may have no id.
     pub(crate) longest: Option<usize>,
+    /// Whether a text's parts have the ids that the whole has.
+    cuts: bool,
 }
 
 impl Tokenizer {
@@ -57,12 +63,17 @@ impl Tokenizer {
             return Err(Error::Load(text));
         }
         library.with_added_vocabulary(AddedVocabulary::new());
+        // Its cache of words is one a thread, without an end to the threads.
+        let mut model = library.get_model().clone();
+        model.resize_cache(0);
+        library.with_model(model);
         library.with_padding(None);
         library.with_truncation(None).map_err(|error| Error::Load(error.to_string()))?;
         let mut tokenizer = Self::assemble(library, added, &vocab);
         if !keeps_all(&file.normalizer, &file.pre_tokenizer) {
             tokenizer.longest = None;
         }
+        tokenizer.cuts = may_cut(&file.normalizer, &file.pre_tokenizer);
         Ok(tokenizer)
     }
 
@@ -94,7 +105,16 @@ impl Tokenizer {
         let lengths =
             ends.iter().scan(0, |start, &end| Some((end - std::mem::replace(start, end)) as usize));
         let longest = lengths.chain(spellings).max().filter(|&longest| all_bytes && longest > 0);
-        Self { plain, added, is_added, spellings: OnceLock::new(), bytes, ends, longest }
+        Self {
+            plain,
+            added,
+            is_added,
+            spellings: OnceLock::new(),
+            bytes,
+            ends,
+            longest,
+            cuts: false,
+        }
     }
 
     /// Ids there are: one more than the largest.
@@ -165,10 +185,18 @@ impl Tokenizer {
         Ok(ids)
     }
 
-    fn encode_plain(&self, text: &str, ids: &mut Vec<u32>) -> Result<(), Error> {
-        if text.is_empty() {
-            return Ok(());
+    fn encode_plain(&self, mut text: &str, ids: &mut Vec<u32>) -> Result<(), Error> {
+        while !text.is_empty() {
+            let end = if self.cuts { next_cut(text, PART) } else { text.len() };
+            let (part, rest) = text.split_at(end);
+            self.encode_part(part, ids)?;
+            text = rest;
         }
+        Ok(())
+    }
+
+    /// Encodes text at once.
+    pub(crate) fn encode_part(&self, text: &str, ids: &mut Vec<u32>) -> Result<(), Error> {
         let encoding = self
             .plain
             .encode_fast(text, false)
