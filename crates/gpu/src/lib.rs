@@ -1,2 +1,22 @@
 //! The [`Ops`](finback_ops::Ops) backend of every GPU, over a
 //! [`Device`](finback_kernels::device::Device).
+//!
+//! [`GpuOps`] knows no device by name. It lays out weights, state and workspace in the device's memory,
+//! writes what varies from pass to pass to fixed addresses when a pass begins, and turns each step into
+//! launches of the kernels of `finback-kernels`. A decode round's launches go to a tape, which is the
+//! same bytes for the same number of streams and rows: a device may record it and replay it.
+
+mod batch;
+mod check;
+mod load;
+mod memory;
+mod ops;
+mod products;
+mod queue;
+mod sampling;
+mod state;
+mod steps;
+mod weights;
+mod work;
+
+pub use ops::{GpuOps, Needs};

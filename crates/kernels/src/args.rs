@@ -179,7 +179,7 @@ args! {
     /// `sample.h`, `choose`.
     ChooseArgs {
         logits: addr, seeds: addr, positions: addr, params: addr, choices: addr,
-        vocab: u32, stride: u32,
+        vocab: u32, stride: u32, choices_stride: u32, none: u32,
     }
     /// `sample.h`, `add_rows`.
     AddArgs { x: addr, term: addr, width: u32, x_stride: u32 }
@@ -194,6 +194,45 @@ args! {
     /// `sample.h`, `markov`.
     MarkovArgs {
         table: addr, tokens: addr, h: addr, projection: addr, embed: addr, confidence: addr,
-        width: u32, rank: u32, format: u32, pad: u32,
+        width: u32, rank: u32, format: u32,
+        tokens_stride: u32, h_stride: u32, confidence_stride: u32,
+    }
+    /// `quant.h`, `index_operand`.
+    IndexOperandArgs {
+        q: addr, cos: addr, sin: addr, out: addr, heads: u32, dim: u32, pairs: u32, pad: u32,
+    }
+    /// `mix.h`, `hyper_mix`.
+    HyperMixArgs {
+        streams: addr, y: addr, routed: addr, shared: addr, places: addr, post: addr, comb: addr,
+        pre: addr, weight: addr, collapsed: addr, parts: addr,
+        width: u32, hc: u32, columns: u32, rows: u32, rows_each: u32, topk: u32, expand: u32, round: u32,
+    }
+    /// `mix.h`, `hyper_norm`.
+    HyperNormArgs {
+        collapsed: addr, parts: addr, base: addr, norm: addr, pre: addr, post: addr, comb: addr,
+        x: addr, plain: addr, rounded: addr,
+        width: u32, hc: u32, slices: u32, iterations: u32, round: u32,
+        eps: f32, hc_eps: f32, scale_pre: f32, scale_post: f32, scale_comb: f32,
+    }
+    /// `cuda/attend.cuh`, the three kernels.
+    TileAttendArgs {
+        q: addr, cos: addr, sin: addr, sinks: addr, ring: addr, fresh: addr, pool: addr,
+        rows: addr, blocks: addr, picks: addr, n_picks: addr, scores: addr, out: addr,
+        heads: u32, window: u32, ring_rows: u32, blocks_stride: u32, rows_per_block: u32,
+        picks_stride: u32, draft: u32, scale: f32,
+    }
+    /// `cuda/select.cuh`, `tile_index_scores`.
+    TileIndexArgs {
+        q: addr, w: addr, keys: addr, rows: addr, blocks: addr,
+        candidates: addr, n_candidates: addr, scores: addr,
+        ratio: u32, rows_per_block: u32, blocks_stride: u32, candidates_stride: u32,
+        candidate_size: u32, count: u32, scores_stride: u32, row_count: u32, rows_each: u32, scale: f32,
+    }
+    /// `cuda/select.cuh`, `tile_topk`.
+    TileTopkArgs {
+        scores: addr, from: addr, rows: addr, candidates: addr, n_candidates: addr,
+        ids: addr, best: addr, n_picks: addr,
+        count: u32, scores_stride: u32, k: u32, tiles: u32, ratio: u32, unit: u32,
+        candidates_stride: u32, candidate_size: u32,
     }
 }

@@ -314,6 +314,8 @@ struct ChooseArgs {
     GLOBAL u32* choices;
     u32 vocab;
     u32 stride;
+    u32 choices_stride;
+    u32 none;
 };
 
 struct AddArgs {
@@ -357,5 +359,127 @@ struct MarkovArgs {
     u32 width;
     u32 rank;
     u32 format;
+    u32 tokens_stride;
+    u32 h_stride;
+    u32 confidence_stride;
+};
+
+struct IndexOperandArgs {
+    GLOBAL const float* q;
+    GLOBAL const float* cos;
+    GLOBAL const float* sin;
+    GLOBAL u16* out;
+    u32 heads;
+    u32 dim;
+    u32 pairs;
     u32 pad;
+};
+
+struct TileAttendArgs {
+    GLOBAL const float* q;
+    GLOBAL const float* cos;
+    GLOBAL const float* sin;
+    GLOBAL const float* sinks;
+    GLOBAL const u8* ring;
+    GLOBAL const u8* fresh;
+    GLOBAL const u8* pool;
+    GLOBAL const u32* rows;
+    GLOBAL const u32* blocks;
+    GLOBAL const u32* picks;
+    GLOBAL const u32* n_picks;
+    GLOBAL float* scores;
+    GLOBAL u16* out;
+    u32 heads;
+    u32 window;
+    u32 ring_rows;
+    u32 blocks_stride;
+    u32 rows_per_block;
+    u32 picks_stride;
+    u32 draft;
+    float scale;
+};
+
+struct TileIndexArgs {
+    GLOBAL const u8* q;
+    GLOBAL const float* w;
+    GLOBAL const u8* keys;
+    GLOBAL const u32* rows;
+    GLOBAL const u32* blocks;
+    GLOBAL const u32* candidates;
+    GLOBAL const u32* n_candidates;
+    GLOBAL float* scores;
+    u32 ratio;
+    u32 rows_per_block;
+    u32 blocks_stride;
+    u32 candidates_stride;
+    u32 candidate_size;
+    u32 count;
+    u32 scores_stride;
+    u32 row_count;
+    u32 rows_each;
+    float scale;
+};
+
+struct TileTopkArgs {
+    GLOBAL const float* scores;
+    GLOBAL const u32* from;
+    GLOBAL const u32* rows;
+    GLOBAL const u32* candidates;
+    GLOBAL const u32* n_candidates;
+    GLOBAL u32* ids;
+    GLOBAL float* best;
+    GLOBAL u32* n_picks;
+    u32 count;
+    u32 scores_stride;
+    u32 k;
+    u32 tiles;
+    u32 ratio;
+    u32 unit;
+    u32 candidates_stride;
+    u32 candidate_size;
+};
+
+struct HyperMixArgs {
+    GLOBAL float* streams;
+    GLOBAL const float* y;
+    GLOBAL const float* routed;
+    GLOBAL const float* shared;
+    GLOBAL const u32* places;
+    GLOBAL const float* post;
+    GLOBAL const float* comb;
+    GLOBAL const float* pre;
+    GLOBAL const float* weight;
+    GLOBAL float* collapsed;
+    GLOBAL float* parts;
+    u32 width;
+    u32 hc;
+    u32 columns;
+    u32 rows;
+    u32 rows_each;
+    u32 topk;
+    u32 expand;
+    u32 round;
+};
+
+struct HyperNormArgs {
+    GLOBAL const float* collapsed;
+    GLOBAL const float* parts;
+    GLOBAL const float* base;
+    GLOBAL const float* norm;
+    GLOBAL float* pre;
+    GLOBAL float* post;
+    GLOBAL float* comb;
+    GLOBAL float* x;
+    GLOBAL u16* plain;
+    GLOBAL u16* rounded;
+    u32 width;
+    u32 hc;
+    u32 slices;
+    u32 iterations;
+    u32 round;
+    float eps;
+    float hc_eps;
+    float scale_pre;
+    float scale_post;
+    float scale_comb;
 };

@@ -2,7 +2,6 @@
 // Markov term.
 #pragma once
 
-#define NO_CHOICE 0xffffffffu
 // Words of a row's parameters: temperature, top_k, top_p, min_p.
 #define PARAM_WORDS 4u
 
@@ -80,7 +79,7 @@ DEVICE u64 last_kept(THREAD const LogitRow& row, u32 top_k, float top_p, SHARED_
     return last;
 }
 
-// One group a row. NO_CHOICE where a logit is a NaN or an infinity. Params are bits: temperature (0
+// One group a row; `none` where a logit is a NaN or an infinity. Params are bits: temperature (0
 // is greedy), top_k, top_p, min_p.
 KERNEL(choose, ChooseArgs) {
     SHARED(u64, part, GROUP_WARPS);
@@ -104,7 +103,7 @@ KERNEL(choose, ChooseArgs) {
     const u32 greedy = PLANTED(FAULT_CHOOSE_TIES_HIGH) ? low : ~low;
     row.temperature = AS_FLOAT(params[0]);
     if (broken > 0 || row.temperature == 0.0f) {
-        if (lane == 0) args.choices[at] = broken > 0 ? NO_CHOICE : greedy;
+        if (lane == 0) args.choices[at * args.choices_stride] = broken > 0 ? args.none : greedy;
         return;
     }
     row.top = row.logits[greedy];
@@ -123,7 +122,7 @@ KERNEL(choose, ChooseArgs) {
         winner = key > winner ? key : winner;
     }
     winner = group_max(winner, part, lane);
-    if (lane == 0) args.choices[at] = ~u32(winner & 0xffffffffu);
+    if (lane == 0) args.choices[at * args.choices_stride] = ~u32(winner & 0xffffffffu);
 }
 
 // Whether an id is one of the entries first..end.
@@ -194,7 +193,7 @@ KERNEL(markov, MarkovArgs) {
     SHARED(float, part, GROUP_WARPS);
     const u32 lane = LANE;
     const u64 row = GROUP_X;
-    const u64 from = u64(args.tokens[row]) * args.rank;
+    const u64 from = u64(args.tokens[row * args.tokens_stride]) * args.rank;
     float embedded = 0.0f, hidden = 0.0f;
     for (u32 k = lane; k < args.rank; k += GROUP_LANES) {
         const float x = table_value(args.table, from + k, args.format);
@@ -202,9 +201,9 @@ KERNEL(markov, MarkovArgs) {
         embedded = FMA(args.projection[args.width + k], x, embedded);
     }
     for (u32 k = lane; k < args.width; k += GROUP_LANES)
-        hidden = FMA(args.projection[k], args.h[row * args.width + k], hidden);
+        hidden = FMA(args.projection[k], args.h[row * args.h_stride + k], hidden);
     hidden = group_sum(hidden, part, lane);
     embedded = group_sum(embedded, part, lane);
     if (PLANTED(FAULT_MARKOV_DROPPED_EMBED)) embedded = 0.0f;
-    if (lane == 0) args.confidence[row] = hidden + embedded;
+    if (lane == 0) args.confidence[row * args.confidence_stride] = hidden + embedded;
 }

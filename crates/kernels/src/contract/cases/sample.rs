@@ -64,6 +64,8 @@ fn choices(vocab: usize) -> Case {
                 choices: at.of("choices"),
                 vocab: word(vocab),
                 stride: word(vocab),
+                choices_stride: 1,
+                none: u32::MAX,
             };
             (args.bytes(), by_row(rows))
         })
@@ -225,7 +227,9 @@ fn markov() -> Case {
                 width: word(width),
                 rank: word(rank),
                 format: format::BF16,
-                pad: 0,
+                tokens_stride: 1,
+                h_stride: word(width),
+                confidence_stride: 1,
             };
             (args.bytes(), by_row(rows))
         })

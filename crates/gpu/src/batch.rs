@@ -1,0 +1,301 @@
+//! What a pass is about: its spans on the host, and their tables in device memory.
+//!
+//! All tables of a pass lie in one piece of memory and are copied there at once. Where each begins
+//! follows from the number of spans and rows alone, so that a round of the same kind has the same
+//! addresses.
+
+use finback_ops::{BLOCK_POSITIONS, Frequencies, Limits, ModelSpec, OpsError, Span};
+
+use crate::memory::Memory;
+
+/// Words of a row in the row table.
+pub const ROW_WORDS: usize = 8;
+
+/// One span of the batch.
+#[derive(Debug, Clone)]
+pub struct SpanRows {
+    /// Its slot.
+    pub slot: usize,
+    /// Position of its first row.
+    pub start: usize,
+    /// Index of its first row in the batch.
+    pub first: usize,
+    /// Its token ids.
+    pub tokens: Vec<u32>,
+}
+
+/// The groups that close in a pass, for the sources of one ratio.
+#[derive(Debug, Clone, Default)]
+pub struct Closing {
+    /// Positions of a group.
+    pub ratio: usize,
+    /// The row at which each group closes, ascending.
+    pub rows: Vec<usize>,
+    /// Groups with the ones that only fill up: as many for any pass of this kind.
+    pub count: usize,
+    /// Members of each group, `ratio` u32.
+    pub members: u64,
+    /// Where each group's compressed row goes, u64.
+    pub row_places: u64,
+    /// Where its index key goes, u64.
+    pub key_places: u64,
+    /// Cosines of its position, `rope_dim / 2`; 0 where a group is a row.
+    pub cos: u64,
+    /// Sines.
+    pub sin: u64,
+}
+
+/// Bytes of a packed row and of an index key, for where groups go.
+#[derive(Debug, Clone, Copy)]
+pub struct PackedBytes {
+    /// Of a compressed row.
+    pub row: usize,
+    /// Of an index key.
+    pub key: usize,
+}
+
+/// The batch.
+pub struct Batch {
+    /// Spans in order.
+    pub spans: Vec<SpanRows>,
+    /// Rows of all spans.
+    pub rows: usize,
+    /// Eight words a row.
+    pub table: u64,
+    /// The token ids, u32.
+    pub tokens: u64,
+    /// Cosines and sines of layers of ratio 0, `rope_dim / 2` each.
+    pub window: (u64, u64),
+    /// Of the others.
+    pub compressed: (u64, u64),
+    /// One for each ratio of a kv source.
+    pub closing: Vec<Closing>,
+    /// Block tables, `stride` words a slot.
+    pub blocks: u64,
+    /// KV blocks of a slot.
+    pub stride: usize,
+    /// The block tables that were written.
+    known: Vec<Vec<u32>>,
+    base: u64,
+    bytes: Vec<u8>,
+    half: usize,
+    packed: PackedBytes,
+    slots: usize,
+    trash: usize,
+}
+
+impl Batch {
+    /// Room for the largest pass.
+    pub fn new(
+        spec: &ModelSpec,
+        limits: &Limits,
+        packed: PackedBytes,
+        memory: &mut Memory<'_>,
+    ) -> Result<Self, OpsError> {
+        let half = spec.dims.rope_dim / 2;
+        let mut ratios: Vec<usize> = spec.sources.iter().map(|source| source.ratio).collect();
+        ratios.sort_unstable();
+        ratios.dedup();
+        // A row closes one group of each ratio at most.
+        let row = 4 * (ROW_WORDS + 1 + 4 * half);
+        let group = |ratio: usize| 4 * ratio + 16 + 8 * half;
+        let most = row + ratios.iter().map(|&ratio| group(ratio)).sum::<usize>();
+        let tables = 6 + 5 * ratios.len();
+        let stride = limits.context.div_ceil(BLOCK_POSITIONS).max(1);
+        Ok(Self {
+            spans: Vec::new(),
+            rows: 0,
+            table: 0,
+            tokens: 0,
+            window: (0, 0),
+            compressed: (0, 0),
+            closing: ratios.iter().map(|&ratio| Closing { ratio, ..Closing::default() }).collect(),
+            blocks: memory.take((4 * limits.slots * stride) as u64)?,
+            stride,
+            known: vec![Vec::new(); limits.slots],
+            base: memory.take((limits.rows * most + 8 * tables) as u64)?,
+            bytes: Vec::new(),
+            half,
+            packed,
+            slots: limits.slots,
+            trash: limits.blocks,
+        })
+    }
+
+    /// The groups of a ratio.
+    pub fn closing(&self, ratio: usize) -> Option<&Closing> {
+        self.closing.iter().find(|closing| closing.ratio == ratio)
+    }
+
+    /// Takes the spans of a pass; `compressed` are the frequencies of layers with a ratio, where the
+    /// pass has such layers. What is to be written where comes back.
+    pub fn begin(
+        &mut self,
+        spans: &[Span<'_>],
+        window: &Frequencies,
+        compressed: Option<&Frequencies>,
+    ) -> Vec<(u64, Vec<u8>)> {
+        let mut writes = Vec::new();
+        self.spans.clear();
+        self.rows = 0;
+        for span in spans {
+            let (slot, first) = (span.slot, self.rows);
+            self.rows += span.tokens.len();
+            self.spans.push(SpanRows {
+                slot,
+                start: span.start,
+                first,
+                tokens: span.tokens.to_vec(),
+            });
+            if self.known[slot] != span.blocks {
+                self.known[slot] = span.blocks.to_vec();
+                let at = self.blocks + (4 * slot * self.stride) as u64;
+                writes.push((at, span.blocks.iter().flat_map(|b| b.to_ne_bytes()).collect()));
+            }
+        }
+        let mut bytes = std::mem::take(&mut self.bytes);
+        bytes.clear();
+        let mut table = Table { base: self.base, bytes: &mut bytes };
+        self.table = table.words(self.spans.iter().flat_map(|span| {
+            (0..span.tokens.len()).flat_map(move |i| {
+                let words = [span.slot, span.start + i, span.start, span.first, span.tokens.len()];
+                words.into_iter().chain([0; 3]).map(|word| word as u32)
+            })
+        }));
+        self.tokens = table.words(self.spans.iter().flat_map(|span| span.tokens.iter().copied()));
+        let positions =
+            || self.spans.iter().flat_map(|span| (0..span.tokens.len()).map(|i| span.start + i));
+        self.window = table.angles(positions(), window, self.half);
+        if let Some(compressed) = compressed {
+            self.compressed = table.angles(positions(), compressed, self.half);
+            for closing in &mut self.closing {
+                closing.fill(
+                    &self.spans,
+                    &mut table,
+                    compressed,
+                    self.half,
+                    &Pool {
+                        slots: self.slots,
+                        trash: self.trash,
+                        known: &self.known,
+                        packed: self.packed,
+                    },
+                );
+            }
+        }
+        writes.push((self.base, bytes));
+        writes
+    }
+
+    /// Takes back what [`Batch::begin`] gave, to fill it again.
+    pub fn reuse(&mut self, mut writes: Vec<(u64, Vec<u8>)>) {
+        self.bytes = writes.pop().unwrap_or_default().1;
+    }
+
+    /// Forgets which block tables were written, after a copy that failed.
+    pub fn forget(&mut self) {
+        self.known.iter_mut().for_each(Vec::clear);
+    }
+}
+
+/// Where groups are read from and go.
+struct Pool<'a> {
+    slots: usize,
+    /// The block that takes what only fills up.
+    trash: usize,
+    known: &'a [Vec<u32>],
+    packed: PackedBytes,
+}
+
+impl Closing {
+    fn fill(
+        &mut self,
+        spans: &[SpanRows],
+        table: &mut Table<'_>,
+        frequencies: &Frequencies,
+        half: usize,
+        pool: &Pool<'_>,
+    ) {
+        let (ratio, per_block) = (self.ratio, BLOCK_POSITIONS / self.ratio);
+        // Raw rows of open groups lie in front of the pass's own.
+        let open = pool.slots * (ratio - 1);
+        self.rows.clear();
+        self.count = 0;
+        let (mut members, mut places, mut positions) = (Vec::new(), Vec::new(), Vec::new());
+        for span in spans {
+            self.count += span.tokens.len().div_ceil(ratio);
+            for i in 0..span.tokens.len() {
+                let position = span.start + i;
+                if !(position + 1).is_multiple_of(ratio) {
+                    continue;
+                }
+                self.rows.push(span.first + i);
+                let group = position / ratio;
+                positions.push(group * ratio);
+                members.extend((group * ratio..=position).map(|member| {
+                    let row = match member.checked_sub(span.start) {
+                        Some(own) => open + span.first + own,
+                        None => span.slot * (ratio - 1) + member % ratio,
+                    };
+                    row as u32
+                }));
+                let block = pool.known[span.slot][group / per_block] as usize;
+                places.push((block * per_block + group % per_block) as u64);
+            }
+        }
+        members.resize(self.count * ratio, 0);
+        places.resize(self.count, (pool.trash * per_block) as u64);
+        positions.resize(self.count, 0);
+        self.members = table.words(members.into_iter());
+        let bytes = |of: usize| places.iter().map(move |place| place * of as u64);
+        self.row_places = table.longs(bytes(pool.packed.row));
+        self.key_places = table.longs(bytes(pool.packed.key));
+        (self.cos, self.sin) = match ratio {
+            1 => (0, 0),
+            _ => table.angles(positions.into_iter(), frequencies, half),
+        };
+    }
+}
+
+/// Tables behind one another, each at a multiple of 8.
+struct Table<'a> {
+    base: u64,
+    bytes: &'a mut Vec<u8>,
+}
+
+impl Table<'_> {
+    fn here(&mut self) -> u64 {
+        self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
+        self.base + self.bytes.len() as u64
+    }
+
+    fn words(&mut self, words: impl Iterator<Item = u32>) -> u64 {
+        let at = self.here();
+        self.bytes.extend(words.flat_map(u32::to_ne_bytes));
+        at
+    }
+
+    fn longs(&mut self, longs: impl Iterator<Item = u64>) -> u64 {
+        let at = self.here();
+        self.bytes.extend(longs.flat_map(u64::to_ne_bytes));
+        at
+    }
+
+    /// Cosines and sines of each position.
+    fn angles(
+        &mut self,
+        positions: impl Iterator<Item = usize>,
+        frequencies: &Frequencies,
+        half: usize,
+    ) -> (u64, u64) {
+        let (mut cos, mut sin) = (Vec::new(), Vec::new());
+        for position in positions {
+            let at = cos.len();
+            cos.resize(at + half, 0.0);
+            sin.resize(at + half, 0.0);
+            frequencies.write(position, &mut cos[at..], &mut sin[at..]);
+        }
+        let cos = self.words(cos.into_iter().map(f32::to_bits));
+        (cos, self.words(sin.into_iter().map(f32::to_bits)))
+    }
+}

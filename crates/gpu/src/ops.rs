@@ -1,0 +1,529 @@
+//! The backend itself: what it owns, and [`Ops`] over its steps.
+
+use std::sync::Arc;
+
+use finback_kernels::device::{Device, Findings};
+use finback_kernels::tape::Tape;
+use finback_ops::{
+    Adjust, BLOCK_POSITIONS, Frequencies, Keep, Limits, ModelSpec, Ops, OpsError, OpsResult,
+    Penalties, Rows, Sampling, Site, Span, Stage,
+};
+
+use crate::batch::Batch;
+use crate::check::check;
+use crate::load::Placer;
+use crate::memory::Memory;
+use crate::products::{Found, Products};
+use crate::queue::{Kernels, Queue};
+use crate::sampling::Tables;
+use crate::state::State;
+use crate::steps::NO_CHOICE;
+use crate::weights::Weights;
+use crate::work::{self, Work};
+
+/// The backend over a device.
+pub struct GpuOps {
+    pub(crate) spec: Arc<ModelSpec>,
+    pub(crate) limits: Limits,
+    pub(crate) queue: Queue,
+    pub(crate) kernels: Kernels,
+    pub(crate) products: Products,
+    pub(crate) weights: Weights,
+    pub(crate) state: State,
+    pub(crate) work: Work,
+    pub(crate) batch: Batch,
+    pub(crate) tables: Tables,
+    pub(crate) stage: Stage,
+    /// Table rows that the last [`Ops::engram`] read.
+    pub(crate) table_rows: Vec<u64>,
+    /// Rows of the last [`Ops::choose`].
+    pub(crate) chosen: usize,
+    /// Drafts of the last [`Ops::draft_chain`].
+    pub(crate) drafted: usize,
+    window_frequencies: Frequencies,
+    compressed_frequencies: Frequencies,
+}
+
+/// Bytes of device memory that a backend allocates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Needs {
+    /// Weights, without Engram tables: those are read by row from the map.
+    pub weights: u64,
+    /// Rings, open groups and the pool.
+    pub state: u64,
+    /// Values between steps, and tables.
+    pub workspace: u64,
+}
+
+impl Needs {
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        self.weights + self.state + self.workspace
+    }
+}
+
+/// What is allocated beside the weights.
+struct Rooms {
+    state: State,
+    work: Work,
+    batch: Batch,
+    tables: Tables,
+    products: Products,
+}
+
+impl Rooms {
+    fn new(
+        spec: &ModelSpec,
+        limits: &Limits,
+        found: &Found,
+        memory: &mut Memory<'_>,
+    ) -> Result<Self, OpsError> {
+        let state = State::new(spec, limits, memory)?;
+        let most = work::inputs(spec, limits);
+        Ok(Self {
+            work: Work::new(spec, limits, memory)?,
+            batch: Batch::new(spec, limits, state.packed, memory)?,
+            tables: Tables::new(spec, limits, memory)?,
+            products: Products::new(memory, found, spec.numerics.round_inputs, most)?,
+            state,
+        })
+    }
+}
+
+impl GpuOps {
+    /// Bytes that [`GpuOps::new`] allocates on this device.
+    ///
+    /// # Errors
+    /// Sizes that the kernels cannot run.
+    pub fn needs(
+        spec: &ModelSpec,
+        limits: &Limits,
+        device: &dyn Device,
+    ) -> Result<Needs, OpsError> {
+        check(device.name(), spec, limits)?;
+        let mut progress = |_| ();
+        let mut placer = Placer::new(Memory::Counted(0), &mut progress);
+        Weights::place(spec, &mut placer)?;
+        let mut memory = Memory::Counted(0);
+        State::new(spec, limits, &mut memory)?;
+        let state = memory.counted();
+        let mut memory = Memory::Counted(0);
+        Rooms::new(spec, limits, &Found::new(device)?, &mut memory)?;
+        Ok(Needs { weights: placer.counted(), state, workspace: memory.counted() - state })
+    }
+
+    /// Allocates for the limits and copies the weights to the device; `progress` takes the bytes that
+    /// are there, of [`Needs::weights`].
+    ///
+    /// # Errors
+    /// Sizes that the kernels cannot run, too little memory, a tensor that cannot be read, an expert's
+    /// scale that is NaN, or the device's failure.
+    pub fn new(
+        spec: Arc<ModelSpec>,
+        limits: Limits,
+        mut device: Box<dyn Device>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Self, OpsError> {
+        let needs = Self::needs(&spec, &limits, device.as_ref())?;
+        let free = device.free_memory();
+        let free = free.map_err(|error| crate::queue::failed(device.name(), "memory", &error))?;
+        if let Some(free) = free
+            && needs.total() > free as u64
+        {
+            let Needs { weights, state, workspace } = needs;
+            return Err(OpsError::Unsupported {
+                backend: device.name(),
+                step: "this checkpoint",
+                reason: format!(
+                    "{} are wanted (weights {}, state {}, workspace {}) and {} are free",
+                    gib(needs.total()),
+                    gib(weights),
+                    gib(state),
+                    gib(workspace),
+                    gib(free as u64)
+                ),
+            });
+        }
+        let (kernels, found) = (Kernels::find(device.as_ref())?, Found::new(device.as_ref())?);
+        let memory = Memory::Device(device.as_mut());
+        let weights = Weights::place(&spec, &mut Placer::new(memory, progress))?;
+        let mut memory = Memory::Device(device.as_mut());
+        let Rooms { state, work, batch, tables, products } =
+            Rooms::new(&spec, &limits, &found, &mut memory)?;
+        let mut queue = Queue::new(device);
+        let columns = spec.engram.as_ref().map_or(0, |engram| engram.columns());
+        let ids: Vec<u8> =
+            (0..(limits.rows * columns) as u64).flat_map(|id| id.to_ne_bytes()).collect();
+        queue.write(work.table_ids.at, &ids)?;
+        let ones: Vec<u8> = (0..limits.rows).flat_map(|_| 1.0f32.to_ne_bytes()).collect();
+        queue.write(work.sorted.at, &ones)?;
+        Ok(Self {
+            window_frequencies: Frequencies::window(&spec.dims, spec.numerics),
+            compressed_frequencies: Frequencies::compressed(&spec.dims, spec.numerics),
+            stage: Stage::default(),
+            table_rows: Vec::new(),
+            chosen: 0,
+            drafted: 0,
+            spec,
+            limits,
+            queue,
+            kernels,
+            products,
+            weights,
+            state,
+            work,
+            batch,
+            tables,
+        })
+    }
+
+    /// The launches of the pass that waits, where it is one that may be replayed.
+    pub fn waiting(&self) -> &Tape {
+        self.queue.waiting()
+    }
+
+    /// Waits for the device; what it noticed since the last call.
+    ///
+    /// # Errors
+    /// The device's failure.
+    pub fn finish(&mut self) -> Result<Findings, OpsError> {
+        self.queue.finish()
+    }
+
+    /// The streams `[hc, hidden]` of a row of the batch.
+    ///
+    /// # Errors
+    /// The device's failure.
+    pub fn streams(&mut self, row: usize) -> Result<Vec<f32>, OpsError> {
+        let width = self.spec.dims.hc * self.spec.dims.hidden;
+        let words = self.queue.read_words(self.work.streams.row(row), width)?;
+        Ok(words.into_iter().map(f32::from_bits).collect())
+    }
+
+    /// The compressed rows that a row of the batch attends to, ascending.
+    ///
+    /// # Errors
+    /// The device's failure.
+    pub fn picks(&mut self, row: usize) -> Result<Vec<u32>, OpsError> {
+        let count = self.queue.read_words(self.work.n_picks.row(row), 1)?[0];
+        let mut picks =
+            self.queue.read_words(self.work.picks.row(row), self.spec.dims.index_topk)?;
+        picks.truncate(count as usize);
+        Ok(picks)
+    }
+
+    /// The experts and weights of the `index`-th row that the last [`Ops::route`] ran.
+    ///
+    /// # Errors
+    /// The device's failure.
+    pub fn routes(&mut self, layer: usize, index: usize) -> Result<Vec<(u32, f32)>, OpsError> {
+        let topk = self.spec.layer(layer).ffn.topk;
+        let skip = 4 * (index * topk) as u64;
+        let experts = self.queue.read_words(self.work.experts.at + skip, topk)?;
+        let weights = self.queue.read_words(self.work.weights.at + skip, topk)?;
+        Ok(experts.into_iter().zip(weights.into_iter().map(f32::from_bits)).collect())
+    }
+
+    /// The table rows of the `index`-th row that the last [`Ops::engram`] ran.
+    pub fn engram_rows(&self, index: usize) -> &[u64] {
+        let columns = self.spec.engram.as_ref().map_or(0, |e| e.columns());
+        &self.table_rows[index * columns..(index + 1) * columns]
+    }
+
+    fn unsupported(&self, step: &'static str, reason: String) -> OpsError {
+        OpsError::Unsupported { backend: self.queue.name(), step, reason }
+    }
+
+    /// Rows that the batch has not must not reach a kernel.
+    pub(crate) fn check_rows(&self, step: &'static str, rows: &Rows) -> OpsResult {
+        if rows.start <= rows.end && rows.end <= self.batch.rows {
+            return Ok(());
+        }
+        let reason = format!("rows {rows:?} of a batch of {}", self.batch.rows);
+        Err(self.unsupported(step, reason))
+    }
+
+    /// Logit rows that there are not must not reach a kernel.
+    pub(crate) fn check_logits(&self, step: &'static str, at: usize, rows: usize) -> OpsResult {
+        if at + rows <= self.limits.logit_rows {
+            return Ok(());
+        }
+        let reason =
+            format!("logit rows {at} to {}; there are {}", at + rows, self.limits.logit_rows);
+        Err(self.unsupported(step, reason))
+    }
+
+    fn check_blocks(&self, step: &'static str, length: usize, blocks: &[u32]) -> OpsResult {
+        let pool = self.state.blocks();
+        if let Some(block) = blocks.iter().find(|&&block| block as usize >= pool) {
+            return Err(self.unsupported(step, format!("KV block {block}; the pool has {pool}")));
+        }
+        let (wanted, found) = (length.div_ceil(BLOCK_POSITIONS), blocks.len());
+        if (!self.spec.sources.is_empty() && found < wanted) || found > self.batch.stride {
+            let most = self.batch.stride;
+            let reason =
+                format!("{found} KV blocks for {length} positions; {wanted} to {most} are taken");
+            return Err(self.unsupported(step, reason));
+        }
+        Ok(())
+    }
+
+    fn check_slot(&self, step: &'static str, slot: usize) -> OpsResult {
+        if slot < self.limits.slots {
+            return Ok(());
+        }
+        Err(self.unsupported(step, format!("slot {slot}; there are {}", self.limits.slots)))
+    }
+
+    /// A batch over the limits is the caller's mistake; it must not reach a kernel.
+    fn check_spans(&self, spans: &[Span<'_>]) -> OpsResult {
+        let rows: usize = spans.iter().map(|span| span.tokens.len()).sum();
+        if rows == 0 || rows > self.limits.rows {
+            let reason = format!("{rows} rows; 1 to {} fit", self.limits.rows);
+            return Err(self.unsupported("begin", reason));
+        }
+        for (i, span) in spans.iter().enumerate() {
+            self.check_slot("begin", span.slot)?;
+            if spans[..i].iter().any(|other| other.slot == span.slot) {
+                return Err(self.unsupported("begin", format!("slot {} twice", span.slot)));
+            }
+            let (end, context) = (span.start + span.tokens.len(), self.limits.context);
+            if end > context {
+                let reason = format!("slot {} to position {end}; slots have {context}", span.slot);
+                return Err(self.unsupported("begin", reason));
+            }
+            let vocab = self.spec.dims.vocab;
+            if let Some(id) = span.tokens.iter().find(|&&id| id as usize >= vocab) {
+                let reason = format!("token id {id}; the vocabulary has {vocab}");
+                return Err(self.unsupported("begin", reason));
+            }
+            self.check_blocks("begin", end, span.blocks)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the spans of a pass.
+    fn take(&mut self, spans: &[Span<'_>], compressed: bool) -> OpsResult {
+        self.queue.begin(spans.iter().map(|span| span.tokens.len()).sum())?;
+        self.products.begin();
+        let compressed = compressed.then_some(&self.compressed_frequencies);
+        let writes = self.batch.begin(spans, &self.window_frequencies, compressed);
+        for (at, bytes) in &writes {
+            if let Err(error) = self.queue.write(*at, bytes) {
+                self.batch.forget();
+                return Err(error);
+            }
+        }
+        self.batch.reuse(writes);
+        Ok(())
+    }
+}
+
+impl Ops for GpuOps {
+    fn name(&self) -> &'static str {
+        self.queue.name()
+    }
+
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn begin(&mut self, spans: &[Span<'_>]) -> OpsResult {
+        self.check_spans(spans)?;
+        self.stage.begin(spans);
+        self.take(spans, !self.spec.sources.is_empty())
+    }
+
+    fn begin_draft(&mut self, spans: &[Span<'_>]) -> OpsResult {
+        self.check_spans(spans)?;
+        self.stage.begin(&[]);
+        self.take(spans, false)
+    }
+
+    fn embed(&mut self, rows: Rows) -> OpsResult {
+        self.embed_step(rows)
+    }
+
+    fn engram(&mut self, layer: usize, rows: Rows) -> OpsResult {
+        self.engram_step(layer, rows)
+    }
+
+    fn tap(&mut self, layer: usize, rows: Rows) -> OpsResult {
+        self.tap_step(layer, rows)
+    }
+
+    fn hyper_in(&mut self, layer: usize, site: Site, rows: Rows) -> OpsResult {
+        self.hyper_in_step(layer, site, rows)
+    }
+
+    fn hyper_out(&mut self, rows: Rows) -> OpsResult {
+        self.hyper_out_step(rows)
+    }
+
+    fn project(&mut self, layer: usize, kv: Rows, q: Rows) -> OpsResult {
+        self.project_step(layer, kv, q)
+    }
+
+    fn compress(&mut self, layer: usize, rows: Rows) -> OpsResult {
+        self.compress_step(layer, rows)
+    }
+
+    fn select(&mut self, layer: usize, rows: Rows) -> OpsResult {
+        self.select_step(layer, rows)
+    }
+
+    fn attend(&mut self, layer: usize, rows: Rows) -> OpsResult {
+        self.attend_step(layer, rows)
+    }
+
+    fn attn_out(&mut self, layer: usize, rows: Rows) -> OpsResult {
+        self.attn_out_step(layer, rows)
+    }
+
+    fn route(&mut self, layer: usize, rows: Rows) -> OpsResult {
+        self.route_step(layer, rows)
+    }
+
+    fn experts(&mut self, layer: usize, rows: Rows) -> OpsResult {
+        self.experts_step(layer, rows)
+    }
+
+    fn head(&mut self, rows: Rows, at: usize) -> OpsResult {
+        self.head_step(rows, at)
+    }
+
+    fn choose(&mut self, at: usize, params: &[(Sampling, usize)], adjust: &Adjust) -> OpsResult {
+        self.choose_step(at, params, adjust)
+    }
+
+    fn draft_context(&mut self, rows: Rows) -> OpsResult {
+        self.draft_context_step(rows)
+    }
+
+    fn draft_head(&mut self, rows: Rows, at: usize) -> OpsResult {
+        self.draft_head_step(rows, at)
+    }
+
+    fn draft_chain(
+        &mut self,
+        at: usize,
+        params: &[(Sampling, Penalties)],
+        adjust: &Adjust,
+    ) -> OpsResult {
+        self.draft_chain_step(at, params, adjust)
+    }
+
+    fn keep(&mut self, keeps: &[Keep], computed_from: &[usize]) -> OpsResult {
+        for keep in keeps {
+            let rows = self.batch.spans.get(keep.span).map_or(0, |span| span.tokens.len());
+            if keep.span >= self.batch.spans.len() || keep.rows > rows {
+                let reason = format!("{} rows of span {}, which has {rows}", keep.rows, keep.span);
+                return Err(self.unsupported("keep", reason));
+            }
+        }
+        let (queue, kernels) = (&mut self.queue, &self.kernels);
+        self.state.keep(queue, kernels, &self.batch.spans, keeps, computed_from)
+    }
+
+    fn reset(&mut self, slot: usize) -> OpsResult {
+        self.check_slot("reset", slot)?;
+        self.stage.clear(slot);
+        self.state.reset(&mut self.queue, &self.kernels, slot)
+    }
+
+    fn copy_block(&mut self, from: u32, to: u32) -> OpsResult {
+        self.check_blocks("copy_block", 0, &[from])?;
+        self.check_blocks("copy_block", 0, &[to])?;
+        self.state.copy_block(&mut self.queue, &self.kernels, from, to)
+    }
+
+    fn read_slot(&mut self, slot: usize, out: &mut Vec<u8>) -> OpsResult {
+        self.check_slot("read_slot", slot)?;
+        self.state.read_slot(&mut self.queue, slot, out)
+    }
+
+    fn write_slot(&mut self, slot: usize, bytes: &[u8]) -> OpsResult {
+        self.check_slot("write_slot", slot)?;
+        if self.state.write_slot(&mut self.queue, slot, bytes, self.spec.dims.vocab)? {
+            self.stage.clear(slot);
+            return Ok(());
+        }
+        let reason = format!("{} bytes are not of this model", bytes.len());
+        Err(self.unsupported("write_slot", reason))
+    }
+
+    fn read_rows(&mut self, length: usize, blocks: &[u32], out: &mut Vec<u8>) -> OpsResult {
+        self.check_blocks("read_rows", length, blocks)?;
+        self.state.read_rows(&mut self.queue, length, blocks, out)
+    }
+
+    fn write_rows(&mut self, length: usize, blocks: &[u32], bytes: &[u8]) -> OpsResult {
+        self.check_blocks("write_rows", length, blocks)?;
+        let (wanted, found) = (self.state.rows_bytes(length), bytes.len());
+        if found != wanted {
+            let reason = format!("{found} bytes of rows; {length} positions have {wanted}");
+            return Err(self.unsupported("write_rows", reason));
+        }
+        self.state.write_rows(&mut self.queue, length, blocks, bytes)
+    }
+
+    fn write_logits(&mut self, at: usize, row: &[f32]) -> OpsResult {
+        self.check_logits("write_logits", at, 1)?;
+        let (vocab, found) = (self.spec.dims.vocab, row.len());
+        if found != vocab {
+            let reason = format!("{found} logits; the vocabulary has {vocab}");
+            return Err(self.unsupported("write_logits", reason));
+        }
+        self.queue.flush()?;
+        let bytes: Vec<u8> = row.iter().flat_map(|x| x.to_ne_bytes()).collect();
+        self.queue.write(self.work.logits.row(at), &bytes)
+    }
+
+    fn stage(&mut self, slot: usize, start: usize, before: &[u32], tokens: &[u32]) -> OpsResult {
+        self.stage.add(&self.spec, slot, start, before, tokens);
+        Ok(())
+    }
+
+    fn was_staged(&self) -> Option<bool> {
+        self.spec.engram.as_ref().map(|_| self.stage.hit())
+    }
+
+    fn read_choices(&mut self, out: &mut Vec<Option<u32>>) -> OpsResult {
+        let words = self.queue.read_words(self.work.choices.at, self.chosen)?;
+        out.clear();
+        out.extend(words.into_iter().map(|word| (word != NO_CHOICE).then_some(word)));
+        Ok(())
+    }
+
+    fn read_logits(&mut self, at: usize, out: &mut Vec<f32>) -> OpsResult {
+        self.check_logits("read_logits", at, 1)?;
+        let words = self.queue.read_words(self.work.logits.row(at), self.spec.dims.vocab)?;
+        out.clear();
+        out.extend(words.into_iter().map(f32::from_bits));
+        Ok(())
+    }
+
+    fn read_drafts(&mut self, tokens: &mut Vec<u32>, confidence: &mut Vec<f32>) -> OpsResult {
+        *tokens = self.queue.read_words(self.work.drafts.at, self.drafted)?;
+        let words = self.queue.read_words(self.work.confidence.at, self.drafted)?;
+        confidence.clear();
+        confidence.extend(words.into_iter().map(f32::from_bits));
+        Ok(())
+    }
+
+    fn read_state(
+        &mut self,
+        slot: usize,
+        length: usize,
+        blocks: &[u32],
+        out: &mut Vec<u8>,
+    ) -> OpsResult {
+        self.check_slot("read_state", slot)?;
+        self.check_blocks("read_state", length, blocks)?;
+        self.state.read(&mut self.queue, slot, length, blocks, out)
+    }
+}
+
+fn gib(bytes: u64) -> String {
+    format!("{:.2} GiB", bytes as f64 / f64::from(1 << 30))
+}

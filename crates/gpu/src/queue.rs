@@ -1,0 +1,154 @@
+//! Launches on their way to the device: taped where rows are few, at once where they are many.
+
+use finback_kernels::args::Args;
+use finback_kernels::device::{Device, DeviceError, Findings, Launch};
+use finback_kernels::manifest::{Kernel, kernel};
+use finback_kernels::tape::Tape;
+use finback_ops::{OpsError, OpsResult};
+
+/// Rows up to which a pass is taped. A round of few rows comes again and may be replayed; a piece of a
+/// prompt does not, and its first launches may as well run while the others are made.
+pub const TAPED_ROWS: usize = 128;
+
+/// A device and the launches that it has not got yet.
+pub struct Queue {
+    device: Box<dyn Device>,
+    tape: Tape,
+    taped: bool,
+    scratch: Vec<u8>,
+    /// Counts the tapes that were run.
+    flushed: u64,
+}
+
+impl Queue {
+    /// A queue with nothing in it.
+    pub fn new(device: Box<dyn Device>) -> Self {
+        Self { device, tape: Tape::new(), taped: true, scratch: Vec::new(), flushed: 0 }
+    }
+
+    /// The device's name.
+    pub fn name(&self) -> &'static str {
+        self.device.name()
+    }
+
+    /// Runs what waits, and takes launches of a pass of `rows` rows from now on.
+    pub fn begin(&mut self, rows: usize) -> OpsResult {
+        self.flush()?;
+        self.taped = rows <= TAPED_ROWS;
+        Ok(())
+    }
+
+    /// A launch; one of no groups is none.
+    pub fn push<A: Args>(
+        &mut self,
+        kernel: &'static Kernel,
+        args: &A,
+        grid: [u32; 2],
+    ) -> OpsResult {
+        if grid.contains(&0) {
+            return Ok(());
+        }
+        if self.taped {
+            self.tape.push(kernel, args, grid);
+            return Ok(());
+        }
+        self.scratch.clear();
+        args.put(&mut self.scratch);
+        let launch = Launch::new(kernel, &self.scratch, grid);
+        let name = self.device.name();
+        self.device.launch(&launch).map_err(|error| failed(name, kernel.name, &error))
+    }
+
+    /// Runs what waits.
+    pub fn flush(&mut self) -> OpsResult {
+        if self.tape.is_empty() {
+            return Ok(());
+        }
+        let done = self.device.launch_all(&self.tape);
+        self.tape.clear();
+        self.flushed += 1;
+        done.map_err(|error| failed(self.device.name(), "a pass", &error))
+    }
+
+    /// Which tape is being filled; a table that a launch on it reads must stay until it has run.
+    pub fn tape(&self) -> u64 {
+        self.flushed
+    }
+
+    /// The launches that wait.
+    pub fn waiting(&self) -> &Tape {
+        &self.tape
+    }
+
+    /// Writes bytes that no waiting launch reads.
+    pub fn write(&mut self, address: u64, bytes: &[u8]) -> OpsResult {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let done = self.device.write(address, bytes);
+        done.map_err(|error| failed(self.device.name(), "a copy to the device", &error))
+    }
+
+    /// Reads bytes after all that waits has run.
+    pub fn read(&mut self, address: u64, out: &mut [u8]) -> OpsResult {
+        self.flush()?;
+        if out.is_empty() {
+            return Ok(());
+        }
+        let done = self.device.read(address, out);
+        done.map_err(|error| failed(self.device.name(), "a copy from the device", &error))
+    }
+
+    /// Reads `count` words after all that waits has run.
+    pub fn read_words(&mut self, address: u64, count: usize) -> Result<Vec<u32>, OpsError> {
+        let mut bytes = vec![0; 4 * count];
+        self.read(address, &mut bytes)?;
+        Ok(bytes.as_chunks().0.iter().map(|word| u32::from_ne_bytes(*word)).collect())
+    }
+
+    /// Waits for everything; what the device noticed.
+    pub fn finish(&mut self) -> Result<Findings, OpsError> {
+        self.flush()?;
+        let done = self.device.finish();
+        done.map_err(|error| failed(self.device.name(), "a pass", &error))
+    }
+}
+
+/// A device's failure as a backend's.
+pub fn failed(backend: &'static str, step: &'static str, error: &DeviceError) -> OpsError {
+    OpsError::Failed { backend, step, reason: error.to_string() }
+}
+
+macro_rules! kernels {
+    ($($name:ident),* $(,)?) => {
+        /// The kernels that the steps launch.
+        #[allow(missing_docs, reason = "the kernels' files say what each does")]
+        #[derive(Clone, Copy)]
+        pub struct Kernels { $(pub $name: &'static Kernel),* }
+
+        impl Kernels {
+            /// Finds each one.
+            ///
+            /// # Errors
+            /// One that the device has not.
+            pub fn find(device: &dyn Device) -> Result<Self, OpsError> {
+                Ok(Self { $($name: find(device, stringify!($name))?),* })
+            }
+        }
+    };
+}
+
+kernels! {
+    rmsnorm, embed, collapse, tap, hyper_in, hyper_out, index_query, rope, pack_window,
+    pack_compressed, pack_index, pool, copy_rows, index_scores, block_best, topk, attend, route,
+    group_routes, swiglu, sum_experts, engram_gather, engram_gate, choose, adjust, add_rows, markov,
+}
+
+/// The kernel of this name, where the device has it.
+pub fn find(device: &dyn Device, name: &'static str) -> Result<&'static Kernel, OpsError> {
+    kernel(name).filter(|kernel| device.has(kernel)).ok_or_else(|| OpsError::Unsupported {
+        backend: device.name(),
+        step: name,
+        reason: "the device has no such kernel".into(),
+    })
+}

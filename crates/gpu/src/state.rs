@@ -1,0 +1,437 @@
+//! What slots remember, in device memory: rings, open groups, and the pool of compressed rows.
+//!
+//! Rings lie by layer, slot, place in the ring. A kv source has its rows and its index keys each in one
+//! piece by block, with one block more than the pool's, which takes what only fills a launch up. Raw
+//! rows, kv then gate, lie by source: first those of the slots' open groups, then the pass's own.
+
+use finback_kernels::args::CopyArgs;
+use finback_numerics::rows::{compressed_bytes, index_key_bytes, window_bytes};
+use finback_ops::{BLOCK_POSITIONS, Keep, Limits, ModelSpec, OpsError, OpsResult};
+
+use crate::batch::{PackedBytes, SpanRows};
+use crate::memory::{Buf, Memory};
+use crate::products::word;
+use crate::queue::{Kernels, Queue};
+
+/// A kv source's memory.
+#[derive(Debug, Clone, Copy)]
+pub struct Source {
+    /// Positions of a compressed row.
+    pub ratio: usize,
+    /// Compressed rows of a block.
+    pub per_block: usize,
+    /// Compressed rows.
+    pub rows: Buf,
+    /// Index keys.
+    pub keys: Buf,
+    /// Raw rows, kv then gate; nothing where the ratio is 1.
+    pub raw: Buf,
+}
+
+/// All state.
+pub struct State {
+    /// By kv source.
+    pub sources: Vec<Source>,
+    /// Bytes of packed rows.
+    pub packed: PackedBytes,
+    window: usize,
+    rings: usize,
+    slots: usize,
+    blocks: usize,
+    batch_rows: usize,
+    head_dim: usize,
+    /// Window rows by layer, slot and place.
+    ring: Buf,
+    /// New window rows by layer and row.
+    fresh: Buf,
+    /// Where all raw rows begin.
+    raw: u64,
+    /// Zeros, as many bytes as a ring or a slot's open groups.
+    zeros: u64,
+    /// Where the pairs of a copy lie: sources, then places.
+    pairs: u64,
+    most_pairs: usize,
+    /// Token ids an Engram looks back to.
+    look_back: usize,
+    /// The last token ids of each slot, oldest first; shorter at the start of a stream.
+    recent: Vec<Vec<u32>>,
+}
+
+impl State {
+    /// Zeroed state for these limits.
+    pub fn new(
+        spec: &ModelSpec,
+        limits: &Limits,
+        memory: &mut Memory<'_>,
+    ) -> Result<Self, OpsError> {
+        let (d, rings) = (&spec.dims, spec.rings());
+        let packed =
+            PackedBytes { row: compressed_bytes(d.head_dim), key: index_key_bytes(d.index_dim) };
+        let raw_rows =
+            |ratio: usize| if ratio > 1 { limits.slots * (ratio - 1) + limits.rows } else { 0 };
+        let raw_width = 2 * d.head_dim;
+        let all_raw: usize = spec.sources.iter().map(|source| raw_rows(source.ratio)).sum();
+        let raw = memory.words(all_raw, raw_width)?;
+        let (mut sources, mut before) = (Vec::new(), 0);
+        for source in &spec.sources {
+            let per_block = BLOCK_POSITIONS / source.ratio;
+            let rows = (limits.blocks + 1) * per_block;
+            sources.push(Source {
+                ratio: source.ratio,
+                per_block,
+                rows: memory.rows(rows, packed.row)?,
+                keys: memory.rows(rows, packed.key)?,
+                raw: Buf { at: raw.row(before), ..raw },
+            });
+            before += raw_rows(source.ratio);
+        }
+        let row = window_bytes(d.head_dim);
+        let open = spec.sources.iter().map(|s| (s.ratio - 1) * 4 * raw_width).max().unwrap_or(0);
+        let kept = limits.rows.min(limits.slots * d.window) * rings;
+        let open_rows: usize = spec.sources.iter().map(|s| limits.slots * (s.ratio - 1)).sum();
+        let most_pairs = kept.max(open_rows).max(rings).max(1);
+        Ok(Self {
+            window: d.window,
+            rings,
+            slots: limits.slots,
+            blocks: limits.blocks,
+            batch_rows: limits.rows,
+            head_dim: d.head_dim,
+            ring: memory.rows(rings * limits.slots * d.window, row)?,
+            fresh: memory.rows(rings * limits.rows, row)?,
+            raw: raw.at,
+            zeros: memory.take((d.window * row).max(open) as u64)?,
+            pairs: memory.take(16 * most_pairs as u64)?,
+            most_pairs,
+            look_back: spec.engram.as_ref().map_or(0, |engram| engram.ngram - 1),
+            recent: vec![Vec::new(); limits.slots],
+            sources,
+            packed,
+        })
+    }
+
+    /// The rings of a layer, by slot.
+    pub fn ring(&self, layer: usize) -> u64 {
+        self.ring_of(layer, 0)
+    }
+
+    /// The new window rows of a layer.
+    pub fn fresh(&self, layer: usize) -> u64 {
+        self.fresh.row(layer * self.batch_rows)
+    }
+
+    /// The first of the pass's own raw rows of a source.
+    pub fn own_raw(&self, source: &Source) -> u64 {
+        source.raw.row(self.slots * (source.ratio - 1))
+    }
+
+    /// The last token ids of a slot, oldest first.
+    pub fn recent(&self, slot: usize) -> &[u32] {
+        &self.recent[slot]
+    }
+
+    fn ring_of(&self, layer: usize, slot: usize) -> u64 {
+        self.ring.row((layer * self.slots + slot) * self.window)
+    }
+
+    /// Takes the kept rows of spans: window rows, the raw rows of the groups left open, ids.
+    pub fn keep(
+        &mut self,
+        queue: &mut Queue,
+        kernels: &Kernels,
+        spans: &[SpanRows],
+        keeps: &[Keep],
+        computed_from: &[usize],
+    ) -> OpsResult {
+        let (mut rows, mut raws) = (Vec::new(), Vec::new());
+        for keep in keeps {
+            let span = &spans[keep.span];
+            // Older rows than a window are overwritten anyway.
+            let oldest = keep.rows.saturating_sub(self.window);
+            for (layer, &from) in computed_from.iter().enumerate().take(self.rings) {
+                for i in oldest.max(from.saturating_sub(span.first))..keep.rows {
+                    let place = self.ring_of(layer, span.slot) - self.ring.at
+                        + ((span.start + i) % self.window) as u64 * self.ring.width;
+                    let row = layer * self.batch_rows + span.first + i;
+                    rows.push((row as u64 * self.fresh.width, place));
+                }
+            }
+            let length = span.start + keep.rows;
+            for source in self.sources.iter().filter(|source| source.ratio > 1) {
+                let own = self.own_raw(source) - self.raw;
+                for position in (length - length % source.ratio).max(span.start)..length {
+                    let row = span.first + position - span.start;
+                    let open = span.slot * (source.ratio - 1) + position % source.ratio;
+                    raws.push((
+                        own + row as u64 * source.raw.width,
+                        source.raw.row(open) - self.raw,
+                    ));
+                }
+            }
+        }
+        self.copy(queue, kernels, (self.fresh.at, self.ring.at), &rows, self.ring.width)?;
+        self.copy(queue, kernels, (self.raw, self.raw), &raws, 8 * self.head_dim as u64)?;
+        for keep in keeps {
+            let span = &spans[keep.span];
+            self.remember(span.slot, &span.tokens[..keep.rows]);
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, slot: usize, tokens: &[u32]) {
+        let recent = &mut self.recent[slot];
+        recent.extend_from_slice(tokens);
+        let over = recent.len().saturating_sub(self.look_back);
+        recent.drain(..over);
+    }
+
+    /// Copies `bytes` from each source to its place, at once.
+    fn copy(
+        &self,
+        queue: &mut Queue,
+        kernels: &Kernels,
+        (from, to): (u64, u64),
+        pairs: &[(u64, u64)],
+        bytes: u64,
+    ) -> OpsResult {
+        for pairs in pairs.chunks(self.most_pairs) {
+            // The table is free once what waits has run.
+            queue.flush()?;
+            let half = 8 * pairs.len() as u64;
+            let sources = pairs.iter().flat_map(|pair| pair.0.to_ne_bytes());
+            let table: Vec<u8> =
+                sources.chain(pairs.iter().flat_map(|pair| pair.1.to_ne_bytes())).collect();
+            queue.write(self.pairs, &table)?;
+            let args = CopyArgs {
+                from,
+                sources: self.pairs,
+                to,
+                places: self.pairs + half,
+                bytes: bytes as u32,
+                pad: 0,
+            };
+            queue.push(kernels.copy_rows, &args, [word(pairs.len()), 1])?;
+            queue.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Makes a slot's state a fresh one's.
+    pub fn reset(&mut self, queue: &mut Queue, kernels: &Kernels, slot: usize) -> OpsResult {
+        self.recent[slot].clear();
+        let ring = self.window as u64 * self.ring.width;
+        let rings: Vec<(u64, u64)> =
+            (0..self.rings).map(|layer| (0, self.ring_of(layer, slot) - self.ring.at)).collect();
+        self.copy(queue, kernels, (self.zeros, self.ring.at), &rings, ring)?;
+        let opens: Vec<(u64, u64)> = self
+            .opens(slot)
+            .flat_map(|(at, bytes)| (0..bytes / self.raw_row()).map(move |i| (at, i)))
+            .map(|(at, i)| (0, at - self.raw + i * self.raw_row()))
+            .collect();
+        self.copy(queue, kernels, (self.zeros, self.raw), &opens, self.raw_row())
+    }
+
+    fn raw_row(&self) -> u64 {
+        8 * self.head_dim as u64
+    }
+
+    /// Address and bytes of a slot's open groups, source after source.
+    fn opens(&self, slot: usize) -> impl Iterator<Item = (u64, u64)> {
+        let row = self.raw_row();
+        self.sources.iter().filter(|source| source.ratio > 1).map(move |source| {
+            let rows = source.ratio - 1;
+            (source.raw.row(slot * rows), rows as u64 * row)
+        })
+    }
+
+    /// Copies a block over another.
+    pub fn copy_block(
+        &self,
+        queue: &mut Queue,
+        kernels: &Kernels,
+        from: u32,
+        to: u32,
+    ) -> OpsResult {
+        for source in &self.sources {
+            for buf in [source.rows, source.keys] {
+                // Rows are copied side by side.
+                let first = |block: u32| u64::from(block) * source.per_block as u64 * buf.width;
+                let row = |i: usize| i as u64 * buf.width;
+                let pairs: Vec<(u64, u64)> = (0..source.per_block)
+                    .map(|i| (first(from) + row(i), first(to) + row(i)))
+                    .collect();
+                self.copy(queue, kernels, (buf.at, buf.at), &pairs, buf.width)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends what a slot holds outside the pool: rings, open groups, then the token ids.
+    pub fn read_slot(&self, queue: &mut Queue, slot: usize, out: &mut Vec<u8>) -> OpsResult {
+        for layer in 0..self.rings {
+            append(queue, self.ring_of(layer, slot), self.window * self.ring.width as usize, out)?;
+        }
+        for (at, bytes) in self.opens(slot) {
+            append(queue, at, bytes as usize, out)?;
+        }
+        out.extend(self.recent[slot].iter().flat_map(|id| id.to_le_bytes()));
+        Ok(())
+    }
+
+    /// Takes what [`State::read_slot`] gave; `false`, and nothing is changed, where other bytes come.
+    /// `vocab` bounds the token ids.
+    pub fn write_slot(
+        &mut self,
+        queue: &mut Queue,
+        slot: usize,
+        bytes: &[u8],
+        vocab: usize,
+    ) -> Result<bool, OpsError> {
+        let ring = self.window * self.ring.width as usize;
+        let opens: Vec<(u64, u64)> = self.opens(slot).collect();
+        let open: u64 = opens.iter().map(|open| open.1).sum();
+        let Some((rings, rest)) = bytes.split_at_checked(self.rings * ring) else {
+            return Ok(false);
+        };
+        let Some((mut open, recent)) = rest.split_at_checked(open as usize) else {
+            return Ok(false);
+        };
+        let (ids, tail) = recent.as_chunks();
+        let ids: Vec<u32> = ids.iter().map(|id| u32::from_le_bytes(*id)).collect();
+        let known = ids.iter().all(|&id| (id as usize) < vocab);
+        if !tail.is_empty() || ids.len() > self.look_back || !known {
+            return Ok(false);
+        }
+        queue.flush()?;
+        for (layer, rows) in rings.chunks_exact(ring).enumerate() {
+            queue.write(self.ring_of(layer, slot), rows)?;
+        }
+        for (at, bytes) in opens {
+            let (own, others) = open.split_at(bytes as usize);
+            queue.write(at, own)?;
+            open = others;
+        }
+        self.recent[slot] = ids;
+        Ok(true)
+    }
+
+    /// Bytes of the rows and keys that `length` positions have closed.
+    pub fn rows_bytes(&self, length: usize) -> usize {
+        let pair = self.packed.row + self.packed.key;
+        self.sources.iter().map(|source| length / source.ratio * pair).sum()
+    }
+
+    /// Appends the rows and keys that `length` positions have closed.
+    pub fn read_rows(
+        &self,
+        queue: &mut Queue,
+        length: usize,
+        blocks: &[u32],
+        out: &mut Vec<u8>,
+    ) -> OpsResult {
+        for source in &self.sources {
+            self.read_source(queue, source, length, blocks, out)?;
+        }
+        Ok(())
+    }
+
+    fn read_source(
+        &self,
+        queue: &mut Queue,
+        source: &Source,
+        length: usize,
+        blocks: &[u32],
+        out: &mut Vec<u8>,
+    ) -> OpsResult {
+        let (mut rows, mut keys) = (Vec::new(), Vec::new());
+        for (block, count) in parts(source, length, blocks) {
+            rows.clear();
+            keys.clear();
+            append(queue, source.rows.row(block), count * self.packed.row, &mut rows)?;
+            append(queue, source.keys.row(block), count * self.packed.key, &mut keys)?;
+            let rows = rows.chunks_exact(self.packed.row);
+            for (row, key) in rows.zip(keys.chunks_exact(self.packed.key)) {
+                out.extend_from_slice(row);
+                out.extend_from_slice(key);
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores what [`State::read_rows`] gave; the caller has checked the size.
+    pub fn write_rows(
+        &self,
+        queue: &mut Queue,
+        length: usize,
+        blocks: &[u32],
+        bytes: &[u8],
+    ) -> OpsResult {
+        queue.flush()?;
+        let (row, key) = (self.packed.row, self.packed.key);
+        let mut rest = bytes;
+        for source in &self.sources {
+            for (block, count) in parts(source, length, blocks) {
+                let (own, others) = rest.split_at(count * (row + key));
+                rest = others;
+                let pairs = || own.chunks_exact(row + key);
+                let rows: Vec<u8> = pairs().flat_map(|pair| pair[..row].iter().copied()).collect();
+                let keys: Vec<u8> = pairs().flat_map(|pair| pair[row..].iter().copied()).collect();
+                queue.write(source.rows.row(block), &rows)?;
+                queue.write(source.keys.row(block), &keys)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the bytes of a slot's state of `length` positions.
+    pub fn read(
+        &self,
+        queue: &mut Queue,
+        slot: usize,
+        length: usize,
+        blocks: &[u32],
+        out: &mut Vec<u8>,
+    ) -> OpsResult {
+        let width = self.ring.width as usize;
+        let mut ring = Vec::new();
+        for layer in 0..self.rings {
+            ring.clear();
+            append(queue, self.ring_of(layer, slot), self.window * width, &mut ring)?;
+            for position in length.saturating_sub(self.window)..length {
+                let at = position % self.window * width;
+                out.extend_from_slice(&ring[at..at + width]);
+            }
+        }
+        for source in &self.sources {
+            let open = length % source.ratio;
+            if open > 0 {
+                let at = source.raw.row(slot * (source.ratio - 1));
+                append(queue, at, open * self.raw_row() as usize, out)?;
+            }
+            self.read_source(queue, source, length, blocks, out)?;
+        }
+        out.extend(self.recent[slot].iter().flat_map(|id| id.to_le_bytes()));
+        Ok(())
+    }
+
+    /// Blocks of the pool.
+    pub fn blocks(&self) -> usize {
+        self.blocks
+    }
+}
+
+/// The first row of each block that `length` positions have rows in, and how many.
+fn parts(source: &Source, length: usize, blocks: &[u32]) -> impl Iterator<Item = (usize, usize)> {
+    let (closed, per_block) = (length / source.ratio, source.per_block);
+    blocks
+        .iter()
+        .take(closed.div_ceil(per_block))
+        .enumerate()
+        .map(move |(i, &block)| (block as usize * per_block, per_block.min(closed - i * per_block)))
+}
+
+fn append(queue: &mut Queue, at: u64, bytes: usize, out: &mut Vec<u8>) -> OpsResult {
+    let from = out.len();
+    out.resize(from + bytes, 0);
+    queue.read(at, &mut out[from..])
+}

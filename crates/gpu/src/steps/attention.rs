@@ -1,0 +1,298 @@
+//! Attention's steps: projections, compression, the attention itself, the output projection.
+
+use finback_kernels::args::{AttendArgs, PackArgs, PoolArgs, RmsnormArgs, RopeArgs};
+use finback_ops::{Format, OpsResult, Rows};
+
+use crate::batch::ROW_WORDS;
+use crate::ops::GpuOps;
+use crate::products::{Input, Of, Out, word};
+
+/// Vectors that are rotated by their row's angles.
+pub struct Turned {
+    /// Address of the first row's first vector.
+    pub x: u64,
+    /// Cosines and sines of the first row.
+    pub angles: (u64, u64),
+    /// Rows.
+    pub rows: usize,
+    /// Vectors of a row.
+    pub vectors: usize,
+    /// Channels of a vector.
+    pub dim: usize,
+    /// Back instead of forth.
+    pub inverse: bool,
+}
+
+impl GpuOps {
+    pub(crate) fn project_step(&mut self, layer: usize, kv: Rows, q: Rows) -> OpsResult {
+        self.check_rows("project", &kv)?;
+        self.check_rows("project", &q)?;
+        let spec = self.spec.clone();
+        let (d, round) = (&spec.dims, spec.numerics.round_stores);
+        let weights = &self.weights.layers[layer];
+        let (wq_a, wq_b, wkv) = (weights.wq_a, weights.wq_b, weights.wkv);
+        let q_norm = weights.q_norm;
+        let input = self.x(&kv);
+        let ready = self.products.ready(&mut self.queue, Of::X, kv.start, input, &[&wkv, &wq_a])?;
+        let out = Out { at: self.work.kv.row(kv.start), stride: d.head_dim, round };
+        self.products.dense(&mut self.queue, &ready, &wkv, out)?;
+        self.window_rows(layer, kv)?;
+        if q.is_empty() {
+            return Ok(());
+        }
+        let input = self.x(&q);
+        let ready = self.products.ready(&mut self.queue, Of::X, q.start, input, &[&wq_a])?;
+        let qr = self.work.qr.row(q.start);
+        let out = Out { at: qr, stride: d.q_rank, round };
+        self.products.dense(&mut self.queue, &ready, &wq_a, out)?;
+        self.rmsnorm(qr, q_norm, d.q_rank, q.len())?;
+        self.products.changed(Of::Qr);
+        let input = self.qr(&q);
+        let ready = self.products.ready(&mut self.queue, Of::Qr, q.start, input, &[&wq_b])?;
+        let out = Out { at: self.work.q.row(q.start), stride: d.heads * d.head_dim, round };
+        self.products.dense(&mut self.queue, &ready, &wq_b, out)?;
+        self.rope(&Turned {
+            x: self.work.q.row(q.start),
+            angles: self.angles(layer, q.start),
+            rows: q.len(),
+            vectors: d.heads,
+            dim: d.head_dim,
+            inverse: false,
+        })
+    }
+
+    /// From the projected latents in `kv` to packed window rows of a layer.
+    pub(crate) fn window_rows(&mut self, layer: usize, rows: Rows) -> OpsResult {
+        let (dim, norm) = (self.spec.dims.head_dim, self.weights.layers[layer].kv_norm);
+        let x = self.work.kv.row(rows.start);
+        self.rmsnorm(x, norm, dim, rows.len())?;
+        let angles = self.angles(layer, rows.start);
+        let rows_here = rows.len();
+        self.rope(&Turned { x, angles, rows: rows_here, vectors: 1, dim, inverse: false })?;
+        let width = finback_numerics::rows::window_bytes(dim) as u64;
+        let args = PackArgs {
+            x,
+            places: 0,
+            out: self.state.fresh(layer) + rows.start as u64 * width,
+            dim: word(dim),
+            pad: 0,
+        };
+        self.queue.push(self.kernels.pack_window, &args, [word(rows.len()), 1])
+    }
+
+    pub(crate) fn compress_step(&mut self, layer: usize, rows: Rows) -> OpsResult {
+        self.check_rows("compress", &rows)?;
+        let spec = self.spec.clone();
+        let target = spec.layer(layer);
+        let (Some(source), Some(weights)) = (target.source, &self.weights.layers[layer].compressor)
+        else {
+            return Ok(());
+        };
+        let source = self.state.sources[source];
+        let (wkv, wgate) = (weights.wkv, weights.wgate);
+        let (norm, index_k, index_norm) = (weights.norm, weights.index_k, weights.index_norm);
+        let (d, round) = (&spec.dims, spec.numerics.round_stores);
+        let Some(closing) = self.batch.closing(source.ratio) else { return Ok(()) };
+        // A part of the batch closes its own groups; the whole one takes what fills it up as well.
+        let whole = rows == (0..self.batch.rows);
+        let first = closing.rows.partition_point(|&row| row < rows.start);
+        let last = closing.rows.partition_point(|&row| row < rows.end);
+        let n = if whole { closing.count } else { last - first };
+        let (members, row_places, key_places) = (
+            closing.members + (4 * first * source.ratio) as u64,
+            closing.row_places + 8 * first as u64,
+            closing.key_places + 8 * first as u64,
+        );
+        let half = (d.rope_dim / 2) as u64;
+        let angles = match source.ratio {
+            1 => self.angles(layer, rows.start),
+            _ => (closing.cos + 4 * half * first as u64, closing.sin + 4 * half * first as u64),
+        };
+        let weights = [&wkv, wgate.as_ref().unwrap_or(&wkv)];
+        let input = self.x(&rows);
+        let ready = self.products.ready(&mut self.queue, Of::X, rows.start, input, &weights)?;
+        let latents = self.work.kv.at;
+        match &wgate {
+            None => {
+                let out = Out { at: latents, stride: d.head_dim, round };
+                self.products.dense(&mut self.queue, &ready, &wkv, out)?;
+            }
+            Some(wgate) => {
+                let stride = 2 * d.head_dim;
+                let at = self.state.own_raw(&source) + (4 * stride * rows.start) as u64;
+                let out = Out { at, stride, round: false };
+                self.products.dense(&mut self.queue, &ready, &wkv, out)?;
+                let out = Out { at: at + 4 * d.head_dim as u64, ..out };
+                self.products.dense(&mut self.queue, &ready, wgate, out)?;
+                let args = PoolArgs {
+                    raw: source.raw.at,
+                    members,
+                    out: latents,
+                    dim: word(d.head_dim),
+                    ratio: word(source.ratio),
+                    round: u32::from(round),
+                    pad: 0,
+                };
+                self.queue.push(self.kernels.pool, &args, [word(n), 1])?;
+            }
+        }
+        if n == 0 {
+            return Ok(());
+        }
+        self.rmsnorm(latents, norm, d.head_dim, n)?;
+        let (width, stride) = (d.head_dim, d.head_dim);
+        let input = Input { x: latents, width, stride, rows: n, round: true };
+        let ready = self.products.ready(&mut self.queue, Of::Other, 0, input, &[&index_k])?;
+        let keys = self.work.index_k.at;
+        let out = Out { at: keys, stride: d.index_dim, round };
+        self.products.dense(&mut self.queue, &ready, &index_k, out)?;
+        self.rmsnorm(keys, index_norm, d.index_dim, n)?;
+        for (x, dim) in [(latents, d.head_dim), (keys, d.index_dim)] {
+            self.rope(&Turned { x, angles, rows: n, vectors: 1, dim, inverse: false })?;
+        }
+        let args = PackArgs {
+            x: latents,
+            places: row_places,
+            out: source.rows.at,
+            dim: word(d.head_dim),
+            pad: 0,
+        };
+        self.queue.push(self.kernels.pack_compressed, &args, [word(n), 1])?;
+        let args = PackArgs {
+            x: keys,
+            places: key_places,
+            out: source.keys.at,
+            dim: word(d.index_dim),
+            pad: 0,
+        };
+        self.queue.push(self.kernels.pack_index, &args, [word(n), 1])
+    }
+
+    pub(crate) fn attend_step(&mut self, layer: usize, rows: Rows) -> OpsResult {
+        self.check_rows("attend", &rows)?;
+        let spec = self.spec.clone();
+        let (d, work) = (&spec.dims, &self.work);
+        let source = spec.layer(layer).source.map(|source| self.state.sources[source]);
+        let picks = |address: u64| if source.is_some() { address } else { 0 };
+        let args = AttendArgs {
+            q: work.q.row(rows.start),
+            sinks: self.weights.layers[layer].sink,
+            ring: self.state.ring(layer),
+            fresh: self.state.fresh(layer),
+            pool: source.map_or(0, |source| source.rows.at),
+            rows: self.batch.table + (4 * ROW_WORDS * rows.start) as u64,
+            blocks: self.batch.blocks,
+            picks: picks(work.picks.row(rows.start)),
+            n_picks: picks(work.n_picks.row(rows.start)),
+            heads: word(d.heads),
+            dim: word(d.head_dim),
+            window: word(d.window),
+            ring_rows: word(d.window),
+            blocks_stride: word(self.batch.stride),
+            rows_per_block: word(source.map_or(1, |source| source.per_block)),
+            picks_stride: word(d.index_topk),
+            draft: u32::from(layer >= spec.layers.len()),
+            round: u32::from(spec.numerics.round_stores),
+            scale: (d.head_dim as f32).sqrt().recip(),
+        };
+        self.queue.push(self.kernels.attend, &args, [word(d.heads), word(rows.len())])?;
+        self.rope(&Turned {
+            x: self.work.q.row(rows.start),
+            angles: self.angles(layer, rows.start),
+            rows: rows.len(),
+            vectors: d.heads,
+            dim: d.head_dim,
+            inverse: true,
+        })
+    }
+
+    pub(crate) fn attn_out_step(&mut self, layer: usize, rows: Rows) -> OpsResult {
+        self.check_rows("attn_out", &rows)?;
+        let spec = self.spec.clone();
+        let (d, round, n) = (&spec.dims, spec.numerics.round_stores, rows.len());
+        let (wo_a, wo_b) = (self.weights.layers[layer].wo_a, self.weights.layers[layer].wo_b);
+        let stride = d.heads * d.head_dim;
+        let (width, z_width) = (stride / d.o_groups, d.o_groups * d.o_rank);
+        // A part of the weight begins at a scale tile; what it computes of the group before is
+        // overwritten by that group, which comes after.
+        let tile = match wo_a.format {
+            Format::Fp8 { block } => block,
+            _ => 1,
+        };
+        for g in (0..d.o_groups).rev() {
+            let own = g * d.o_rank..(g + 1) * d.o_rank;
+            let part = own.start / tile * tile..own.end;
+            let x = self.work.q.row(rows.start) + (4 * g * width) as u64;
+            let input = Input { x, width, stride, rows: n, round: false };
+            let weight = wo_a.part(part.clone());
+            let ready = self.products.ready(&mut self.queue, Of::Other, 0, input, &[&weight])?;
+            let at = self.work.z.row(rows.start) + 4 * part.start as u64;
+            let out = Out { at, stride: z_width, round };
+            self.products.dense(&mut self.queue, &ready, &weight, out)?;
+        }
+        let x = self.work.z.row(rows.start);
+        let input = Input { x, width: z_width, stride: z_width, rows: n, round: true };
+        let ready = self.products.ready(&mut self.queue, Of::Other, 0, input, &[&wo_b])?;
+        let out = Out { at: self.work.y.row(rows.start), stride: d.hidden, round };
+        self.products.dense(&mut self.queue, &ready, &wo_b, out)
+    }
+
+    /// `rmsnorm` of rows in place.
+    pub(crate) fn rmsnorm(&mut self, x: u64, weight: u64, width: usize, rows: usize) -> OpsResult {
+        self.rmsnorm_to(x, weight, x, width, rows)
+    }
+
+    /// `rmsnorm` of rows to other ones.
+    pub(crate) fn rmsnorm_to(
+        &mut self,
+        x: u64,
+        weight: u64,
+        out: u64,
+        width: usize,
+        rows: usize,
+    ) -> OpsResult {
+        let (eps, round) = (self.spec.dims.eps, u32::from(self.spec.numerics.round_stores));
+        let args = RmsnormArgs { x, weight, out, width: word(width), eps, round, pad: 0 };
+        self.queue.push(self.kernels.rmsnorm, &args, [word(rows), 1])
+    }
+
+    /// Rotates the last channels of each vector.
+    pub(crate) fn rope(&mut self, turned: &Turned) -> OpsResult {
+        let args = RopeArgs {
+            x: turned.x,
+            cos: turned.angles.0,
+            sin: turned.angles.1,
+            vectors: word(turned.vectors),
+            dim: word(turned.dim),
+            pairs: word(self.spec.dims.rope_dim / 2),
+            inverse: u32::from(turned.inverse),
+            round: u32::from(self.spec.numerics.round_stores),
+            pad: 0,
+        };
+        self.queue.push(self.kernels.rope, &args, [word(turned.rows), 1])
+    }
+
+    /// Cosines and sines of a layer's rows from `row` on.
+    pub(crate) fn angles(&self, layer: usize, row: usize) -> (u64, u64) {
+        let (cos, sin) = match self.spec.layer(layer).ratio {
+            0 => self.batch.window,
+            _ => self.batch.compressed,
+        };
+        let skip = (2 * self.spec.dims.rope_dim * row) as u64;
+        (cos + skip, sin + skip)
+    }
+
+    /// The sublayer's input.
+    pub(crate) fn x(&self, rows: &Rows) -> Input {
+        let width = self.spec.dims.hidden;
+        let x = self.work.x.row(rows.start);
+        Input { x, width, stride: width, rows: rows.len(), round: true }
+    }
+
+    /// The queries' latent.
+    pub(crate) fn qr(&self, rows: &Rows) -> Input {
+        let width = self.spec.dims.q_rank;
+        let x = self.work.qr.row(rows.start);
+        Input { x, width, stride: width, rows: rows.len(), round: true }
+    }
+}

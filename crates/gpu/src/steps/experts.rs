@@ -1,0 +1,108 @@
+//! The mixture of experts: the router, and the experts of all rows at once.
+
+use finback_kernels::args::{GroupArgs, RouteArgs, SumExpertsArgs, SwigluArgs, scoring};
+use finback_ops::{OpsResult, Rows, Scoring};
+
+use crate::ops::GpuOps;
+use crate::products::{Input, Of, Out, word};
+
+impl GpuOps {
+    pub(crate) fn route_step(&mut self, layer: usize, rows: Rows) -> OpsResult {
+        self.check_rows("route", &rows)?;
+        let spec = self.spec.clone();
+        let (d, ffn) = (&spec.dims, &spec.layer(layer).ffn);
+        let (gate, bias) = (self.weights.layers[layer].gate, self.weights.layers[layer].bias);
+        let input = self.x(&rows);
+        let ready = self.products.ready(&mut self.queue, Of::X, rows.start, input, &[&gate])?;
+        let count = ffn.experts.len();
+        let out = Out { at: self.work.gates.at, stride: count, round: false };
+        self.products.dense(&mut self.queue, &ready, &gate, out)?;
+        let args = RouteArgs {
+            logits: self.work.gates.at,
+            bias,
+            experts: self.work.experts.at,
+            weights: self.work.weights.at,
+            count: word(count),
+            topk: word(ffn.topk),
+            scoring: match d.scoring {
+                Scoring::SqrtSoftplus => scoring::SQRT_SOFTPLUS,
+                Scoring::Sigmoid => scoring::SIGMOID,
+                Scoring::Softmax => scoring::SOFTMAX,
+            },
+            normalise: u32::from(d.norm_topk && ffn.topk > 1),
+            temperature: d.gate_temp,
+            scale: d.route_scale,
+        };
+        self.queue.push(self.kernels.route, &args, [word(rows.len()), 1])
+    }
+
+    pub(crate) fn experts_step(&mut self, layer: usize, rows: Rows) -> OpsResult {
+        self.check_rows("experts", &rows)?;
+        let spec = self.spec.clone();
+        let (d, ffn, n) = (&spec.dims, &spec.layer(layer).ffn, rows.len());
+        let (round, inter) = (spec.numerics.round_stores, d.inter);
+        let (routed, shared) =
+            (self.weights.layers[layer].routed, self.weights.layers[layer].shared);
+        let routes = n * ffn.topk;
+        // As many groups as there may be; the ones past the used experts have no places.
+        let groups = routes.min(ffn.experts.len());
+        let sorted = self.work.routed_row(self.work.sorted);
+        let args = GroupArgs {
+            experts: self.work.experts.at,
+            weights: self.work.weights.at,
+            places: self.work.places.at,
+            rows: self.work.place_rows.at,
+            sorted,
+            groups: self.work.groups.at,
+            routes: word(routes),
+            topk: word(ffn.topk),
+            groups_max: word(groups),
+            pad: 0,
+        };
+        self.queue.push(self.kernels.group_routes, &args, [1, 1])?;
+
+        let input = self.x(&rows);
+        let weights = [&routed[0].first, &routed[1].first, &shared[0], &shared[1]];
+        let ready = self.products.ready(&mut self.queue, Of::X, rows.start, input, &weights)?;
+        let (list, place_rows) = ((self.work.groups.at, groups), self.work.place_rows.at);
+        for (i, buf) in [self.work.hidden, self.work.hidden_up].into_iter().enumerate() {
+            let out = Out { at: self.work.routed_row(buf), stride: inter, round };
+            self.products.experts(&mut self.queue, &ready, &routed[i], list, place_rows, out)?;
+            let out = Out { at: self.work.shared_row(buf, n), ..out };
+            self.products.dense(&mut self.queue, &ready, &shared[i], out)?;
+        }
+        let hidden = self.work.shared_row(self.work.hidden, n);
+        let args = SwigluArgs {
+            gate: hidden,
+            up: self.work.shared_row(self.work.hidden_up, n),
+            weights: self.work.shared_row(self.work.sorted, n),
+            out: hidden,
+            width: word(inter),
+            weighted: 1,
+            limit: d.swiglu_limit,
+            round: u32::from(round),
+        };
+        self.queue.push(self.kernels.swiglu, &args, [word(n + routes), 1])?;
+
+        let input = Input { x: hidden, width: inter, stride: inter, rows: n + routes, round: true };
+        let weights = [&routed[2].first, &shared[2]];
+        let ready = self.products.ready(&mut self.queue, Of::Other, 0, input, &weights)?;
+        let shared_out = self.work.shared_row(self.work.expert_out, n);
+        let routed_out = self.work.routed_row(self.work.expert_out);
+        let out = Out { at: routed_out, stride: d.hidden, round };
+        self.products.experts(&mut self.queue, &ready.part(n, routes), &routed[2], list, 0, out)?;
+        let out = Out { at: shared_out, ..out };
+        self.products.dense(&mut self.queue, &ready.part(0, n), &shared[2], out)?;
+        let args = SumExpertsArgs {
+            routed: routed_out,
+            shared: shared_out,
+            places: self.work.places.at,
+            out: self.work.y.row(rows.start),
+            width: word(d.hidden),
+            topk: word(ffn.topk),
+            round: u32::from(round),
+            pad: 0,
+        };
+        self.queue.push(self.kernels.sum_experts, &args, [word(n), 1])
+    }
+}

@@ -1,0 +1,162 @@
+//! The indexer: each row's compressed rows, at both levels of selection.
+
+use finback_kernels::args::{BlockBestArgs, IndexQueryArgs, IndexScoresArgs, TopkArgs};
+use finback_kernels::manifest::LANES;
+use finback_ops::{OpsResult, Rows};
+
+use super::attention::Turned;
+use crate::batch::ROW_WORDS;
+use crate::ops::GpuOps;
+use crate::products::{Of, Out, word};
+use crate::queue::TAPED_ROWS;
+use crate::state::Source;
+
+/// How a layer's choice relates to the candidate blocks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Level {
+    /// All visible rows.
+    Free,
+    /// All visible rows, and the blocks are chosen here.
+    Source,
+    /// Rows of the chosen blocks.
+    Within,
+}
+
+impl GpuOps {
+    pub(crate) fn select_step(&mut self, layer: usize, rows: Rows) -> OpsResult {
+        self.check_rows("select", &rows)?;
+        let spec = self.spec.clone();
+        let (Some(source), Some((wq_b, weights))) =
+            (spec.layer(layer).source, self.weights.layers[layer].indexer)
+        else {
+            return Ok(());
+        };
+        let (d, round) = (&spec.dims, spec.numerics.round_stores);
+        let source = self.state.sources[source];
+        let level = match d.candidate_layer {
+            Some(l) if l == layer => Level::Source,
+            Some(l) if l < layer => Level::Within,
+            _ => Level::Free,
+        };
+        let input = self.qr(&rows);
+        let ready = self.products.ready(&mut self.queue, Of::Qr, rows.start, input, &[&wq_b])?;
+        let (width, q) = (d.index_heads * d.index_dim, self.work.index_q.row(rows.start));
+        let out = Out { at: q, stride: width, round };
+        self.products.dense(&mut self.queue, &ready, &wq_b, out)?;
+        let input = self.x(&rows);
+        let ready = self.products.ready(&mut self.queue, Of::X, rows.start, input, &[&weights])?;
+        let out = Out { at: self.work.index_w.row(rows.start), stride: d.index_heads, round };
+        self.products.dense(&mut self.queue, &ready, &weights, out)?;
+        self.rope(&Turned {
+            x: q,
+            angles: self.angles(layer, rows.start),
+            rows: rows.len(),
+            vectors: d.index_heads,
+            dim: d.index_dim,
+            inverse: false,
+        })?;
+        let args = IndexQueryArgs { q, width: word(width), pad: 0 };
+        self.queue.push(self.kernels.index_query, &args, [word(rows.len()), 1])?;
+        for start in rows.clone().step_by(self.work.turn) {
+            self.score_and_pick(level, &source, start..rows.end.min(start + self.work.turn))?;
+        }
+        Ok(())
+    }
+
+    /// Scores and picks for as many rows as scores have room for.
+    fn score_and_pick(&mut self, level: Level, source: &Source, rows: Rows) -> OpsResult {
+        let spec = self.spec.clone();
+        let (d, work, n) = (&spec.dims, &self.work, word(rows.len()));
+        let size = d.candidate_size;
+        let seen = self.count(source, &rows);
+        let (count, candidates) = match level {
+            Level::Within => (
+                seen.div_ceil(size).min(d.candidate_blocks) * size,
+                work.candidates.row(rows.start),
+            ),
+            Level::Free | Level::Source => (seen, 0),
+        };
+        // A row of scores is as long as the longest one; a choice within blocks may be longer.
+        let stride = work.most_rows.next_multiple_of(size.max(1));
+        let table = self.batch.table + (4 * ROW_WORDS * rows.start) as u64;
+        let args = IndexScoresArgs {
+            q: work.index_q.row(rows.start),
+            w: work.index_w.row(rows.start),
+            keys: source.keys.at,
+            rows: table,
+            blocks: self.batch.blocks,
+            candidates,
+            n_candidates: if candidates == 0 { 0 } else { work.n_candidates.row(rows.start) },
+            scores: work.scores.at,
+            heads: word(d.index_heads),
+            dim: word(d.index_dim),
+            ratio: word(source.ratio),
+            rows_per_block: word(source.per_block),
+            blocks_stride: word(self.batch.stride),
+            candidates_stride: word(d.candidate_blocks),
+            candidate_size: word(size),
+            count: word(count),
+            scores_stride: word(stride),
+            scale: 1.0 / ((d.index_dim as f32).sqrt() * (d.index_heads as f32).sqrt()),
+        };
+        self.queue.push(self.kernels.index_scores, &args, [word(count).div_ceil(LANES), n])?;
+        let pick = TopkArgs {
+            scores: work.scores.at,
+            candidates,
+            picks: work.picks.row(rows.start),
+            n_picks: work.n_picks.row(rows.start),
+            count: word(count),
+            scores_stride: word(stride),
+            k: word(d.index_topk),
+            picks_stride: word(d.index_topk),
+            candidates_stride: word(d.candidate_blocks),
+            candidate_size: word(size),
+        };
+        self.queue.push(self.kernels.topk, &pick, [n, 1])?;
+        if level != Level::Source {
+            return Ok(());
+        }
+        let blocks = word(count.div_ceil(size));
+        let best_stride = word(work.most_rows.div_ceil(size));
+        let args = BlockBestArgs {
+            scores: work.scores.at,
+            rows: table,
+            out: work.best.at,
+            ratio: word(source.ratio),
+            size: word(size),
+            scores_stride: word(stride),
+            count: blocks,
+            out_stride: best_stride,
+            pad: 0,
+        };
+        self.queue.push(self.kernels.block_best, &args, [blocks.div_ceil(LANES), n])?;
+        let pick = TopkArgs {
+            scores: work.best.at,
+            candidates: 0,
+            picks: work.candidates.row(rows.start),
+            n_picks: work.n_candidates.row(rows.start),
+            count: blocks,
+            scores_stride: best_stride,
+            k: word(d.candidate_blocks),
+            picks_stride: word(d.candidate_blocks),
+            ..pick
+        };
+        self.queue.push(self.kernels.topk, &pick, [n, 1])
+    }
+
+    /// Compressed rows that the furthest of the rows sees, up to a bound that stays the same while a
+    /// taped round's context grows.
+    fn count(&self, source: &Source, rows: &Rows) -> usize {
+        let end = self.batch.spans.iter().filter(|span| span.first < rows.end).map(|span| {
+            let last = rows.end.min(span.first + span.tokens.len());
+            span.start + last - span.first
+        });
+        let seen = (end.max().unwrap_or(0) / source.ratio).max(1);
+        let lanes = LANES as usize;
+        let bound = match self.batch.rows <= TAPED_ROWS {
+            true => seen.next_power_of_two().max(lanes),
+            false => seen.next_multiple_of(lanes),
+        };
+        bound.min(self.work.most_rows)
+    }
+}

@@ -1,0 +1,7 @@
+//! The model on the kernels, run by the host as a device: against stored right answers, the CPU
+//! backend and itself. Lanes there are fibers, so sizes are small and prompts short.
+// All of it is test code, helpers included.
+#![allow(clippy::unwrap_used)]
+
+mod load;
+mod vectors;

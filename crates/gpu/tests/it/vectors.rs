@@ -1,0 +1,96 @@
+//! The stored cases: plain numerics, rounded linear inputs, release numerics.
+
+use finback_model::{DraftRequest, Runner};
+use finback_ops::{Numerics, Penalties, Sampling};
+use finback_testkit::{CHECKPOINTS, cases, logits, release_rows};
+
+use crate::load::{prompt, runner, step, stored};
+
+/// Greedy tokens that are run of the stored ones.
+const GREEDY: usize = 6;
+
+fn argmax(row: &[f32]) -> u32 {
+    (0..row.len()).rev().max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap() as u32
+}
+
+fn distance(row: &[f32], want: &[f64]) -> f64 {
+    row.iter().zip(want).map(|(a, b)| (f64::from(*a) - b).abs()).fold(0.0, f64::max)
+}
+
+#[test]
+fn plain_numerics_give_the_stored_rows_tokens_and_drafts() {
+    for name in CHECKPOINTS {
+        let mut r = runner(&stored(name, Numerics::PLAIN), 1);
+        for case in cases().into_iter().filter(|c| c.checkpoint == name && c.prompt.len() < 20) {
+            let want = logits(&format!("{}/last", case.name)).unwrap();
+            let rows = prompt(&mut r, 0, &case.prompt, 160, want.rows().max(2));
+            let rows = &rows[rows.len() - want.rows()..];
+            for (i, row) in rows.iter().enumerate() {
+                let d = distance(row, want.row(i));
+                assert!(d < 1e-3, "{} row {i}: {d}", case.name);
+                assert_eq!(argmax(row), case.last.argmax[i], "{} row {i}", case.name);
+            }
+            let first = r.finish(0, Sampling::GREEDY, &[], false).unwrap().token.unwrap();
+            if let Some(draft) = &case.draft {
+                let request = DraftRequest {
+                    slot: 0,
+                    anchor: first,
+                    sampling: Sampling::GREEDY,
+                    adjust: &[],
+                    penalties: Penalties::default(),
+                };
+                let got = r.draft(&[request]).unwrap().remove(0);
+                assert_eq!((first, &got.tokens), (draft.anchor, &draft.tokens), "{}", case.name);
+                let want = logits(&format!("{}/draft", case.name)).unwrap();
+                for i in 0..want.rows() {
+                    let d = distance(&r.logit_row(i).unwrap(), want.row(i));
+                    assert!(d < 1e-3, "{} draft {i}: {d}", case.name);
+                    let d = (f64::from(got.confidence[i]) - draft.confidence[i]).abs();
+                    assert!(d < 1e-3, "{} confidence {i}: {d}", case.name);
+                }
+            }
+            let mut greedy = vec![first];
+            while greedy.len() < GREEDY {
+                let newest = greedy[greedy.len() - 1];
+                greedy.push(step(&mut r, 0, newest).token.unwrap());
+            }
+            assert_eq!(greedy, case.greedy[..GREEDY], "{}", case.name);
+        }
+    }
+}
+
+#[test]
+fn rounded_linear_inputs_give_the_stored_rows() {
+    let numerics = Numerics { round_inputs: true, ..Numerics::PLAIN };
+    let mut seen = 0;
+    for name in CHECKPOINTS {
+        let mut r = runner(&stored(name, numerics), 1);
+        for case in cases().into_iter().filter(|c| c.checkpoint == name) {
+            let Some(want) = logits(&format!("{}/act_quant", case.name)) else { continue };
+            let rows = prompt(&mut r, 0, &case.prompt, 160, want.rows().max(2));
+            for (i, row) in rows[rows.len() - want.rows()..].iter().enumerate() {
+                let d = distance(row, want.row(i));
+                assert!(d < 1e-3, "{} row {i}: {d}", case.name);
+                seen += 1;
+            }
+        }
+    }
+    assert_eq!(seen, 3 * (1 + 2 + 8));
+}
+
+#[test]
+fn release_numerics_meet_the_share_of_rows() {
+    let mut r = runner(&stored("full", Numerics::RELEASE), 1);
+    for (length, count, near_wanted) in [(1, 20, 18), (4, 8, 4)] {
+        let (prompts, want) = release_rows(length);
+        let mut near = 0;
+        for i in 0..count {
+            let ids: Vec<u32> = prompts.row(i).iter().map(|&id| id as u32).collect();
+            let row = prompt(&mut r, 0, &ids, 160, 2).pop().unwrap();
+            near += usize::from(distance(&row, want.row(i)) < 1e-2);
+            let best = want.row(i).iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).unwrap().0;
+            assert_eq!(argmax(&row) as usize, best, "{length} tokens, row {i}");
+        }
+        assert!(near >= near_wanted, "{length} tokens: {near} of {count} rows within 1e-2");
+    }
+}
