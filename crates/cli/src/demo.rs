@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -60,7 +60,7 @@ pub fn vocabulary(tokenizer: &Tokenizer) -> anyhow::Result<Vocabulary<'static>> 
 }
 
 /// `--cache-dir`, else `finback` under the user's cache directory.
-fn cache(cache_dir: Option<&str>) -> anyhow::Result<PathBuf> {
+pub fn cache(cache_dir: Option<&str>) -> anyhow::Result<PathBuf> {
     if let Some(directory) = cache_dir {
         return Ok(directory.into());
     }
@@ -132,8 +132,10 @@ fn manifest(directory: &Path) -> anyhow::Result<String> {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
         if name != MANIFEST {
-            let hash = Sha256::digest(fs::read(entry.path())?);
-            lines.push((name.clone(), format!("{}  {name}\n", hex(&hash))));
+            // In pieces: a block as large as the shards would stay with the process.
+            let mut hash = Sha256::new();
+            io::copy(&mut fs::File::open(entry.path())?, &mut hash)?;
+            lines.push((name.clone(), format!("{}  {name}\n", hex(&hash.finalize()))));
         }
     }
     lines.sort();

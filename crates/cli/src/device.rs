@@ -1,27 +1,40 @@
 //! The devices that run kernels, by the names that settings give them.
 
+use finback_cuda::{Cuda, Options};
 use finback_kernels::device::{Device, DeviceError, emu};
 
-use crate::settings::UsageError;
+use crate::demo;
+use crate::settings::table::CACHE_DIR;
+use crate::settings::{UsageError, Values};
 
-/// The device of this name.
+/// The device that `flag` names.
 ///
 /// # Errors
 /// One that this build has not, or that this machine cannot be; a failed start.
-pub fn open(name: &str) -> anyhow::Result<Box<dyn Device>> {
-    let opened = match name {
-        "emu" => emu(),
-        "cuda" => Err(DeviceError::Missing {
-            device: "cuda",
-            reason: "this build has no CUDA backend yet; it has emu".into(),
-        }),
-        _ => Err(DeviceError::Missing {
-            device: "metal",
-            reason: "this build has no Metal backend yet; it has emu".into(),
-        }),
-    };
-    opened.map_err(|error| match error {
-        DeviceError::Missing { .. } => UsageError(format!("--device {error}")).into(),
+pub fn open(values: &Values, flag: &str, name: &str) -> anyhow::Result<Box<dyn Device>> {
+    match name {
+        "emu" => emu().map_err(|error| refused(flag, error)),
+        "cuda" => Ok(Box::new(cuda(values, flag)?)),
+        _ => {
+            let reason = "this build has no Metal backend yet; it has emu and cuda".into();
+            Err(refused(flag, DeviceError::Missing { device: "metal", reason }))
+        }
+    }
+}
+
+/// The NVIDIA GPU of this machine, its compiled kernels kept in the cache directory.
+///
+/// # Errors
+/// There is none, or it does not start.
+pub fn cuda(values: &Values, flag: &str) -> anyhow::Result<Cuda> {
+    let kernels = demo::cache(values.get(&CACHE_DIR).as_deref())?.join("kernels");
+    finback_cuda::open(&Options { kernels: Some(kernels) }).map_err(|error| refused(flag, error))
+}
+
+/// A device that is not there is a mistake in what was asked for; any other failure is its own.
+fn refused(flag: &str, error: DeviceError) -> anyhow::Error {
+    match error {
+        DeviceError::Missing { .. } => UsageError(format!("{flag} {error}")).into(),
         error => error.into(),
-    })
+    }
 }

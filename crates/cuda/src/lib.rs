@@ -1,1 +1,18 @@
-//! CUDA as a device.
+//! CUDA as a device of kernels: memory, code compiled at load, launches and recorded lists.
+//!
+//! - [`Cuda`] is the device. Its code comes from the text in `finback-kernels`, compiled by NVRTC for
+//!   the device that is there and kept in a directory.
+//! - The driver and the compiler are opened at run time: this builds, and says why there is no device,
+//!   on any machine.
+
+mod cache;
+mod device;
+mod driver;
+mod graphs;
+mod nvrtc;
+
+pub use device::{Cuda, Options, about, open};
+pub use driver::About;
+
+/// The name of the device, as a user types it.
+pub const NAME: &str = "cuda";

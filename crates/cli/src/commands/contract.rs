@@ -13,7 +13,7 @@ use crate::settings::{UsageError, Values};
 
 /// Prints a table and a summary; fails where a kernel fails or a fault is missed.
 pub fn run(values: &Values) -> anyhow::Result<()> {
-    let mut device = device::open(&values.get(&DEVICE))?;
+    let mut device = device::open(values, "--device", &values.get(&DEVICE))?;
     let only = values.get(&KERNEL);
     if let Some(name) = only.as_deref().filter(|name| KERNELS.iter().all(|k| k.name != *name)) {
         let names: Vec<&str> = KERNELS.iter().map(|kernel| kernel.name).collect();

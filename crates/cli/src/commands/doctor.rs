@@ -1,6 +1,7 @@
 //! `finback doctor`: this machine, its backends, and the effective settings with their origin.
 
 use finback_cpu::simd::Isa;
+use finback_kernels::device::DeviceError;
 use finback_model::plan::human;
 use serde_json::{Value as Json, json};
 
@@ -9,12 +10,24 @@ use crate::output::print;
 use crate::settings::table::{JSON, SETTINGS_DOC};
 use crate::settings::{Declared, Origin, Value, Values, markdown, unknown_variables};
 
-/// Backends by name, each with whether this binary has it.
-const BACKENDS: [(&str, &str); 3] = [
-    ("cpu", "ready"),
-    ("cuda", "not built in this version"),
-    ("metal", "not built in this version"),
-];
+/// Backends by name, each with what this machine has of it.
+fn backends() -> [(&'static str, String); 3] {
+    let cuda = match finback_cuda::about() {
+        Ok(about) => {
+            let (major, minor) = about.capability;
+            let (cuda, memory) = (about.driver, human(about.memory as u64));
+            format!(
+                "{}, compute capability {major}.{minor}, {memory}, driver for CUDA {}.{}",
+                about.name,
+                cuda / 1000,
+                cuda % 1000 / 10
+            )
+        }
+        Err(DeviceError::Missing { reason, .. }) => format!("not here: {reason}"),
+        Err(error) => format!("not here: {error}"),
+    };
+    [("cpu", "ready".into()), ("cuda", cuda), ("metal", "not built in this version".into())]
+}
 
 /// Prints the report.
 pub fn run(values: &Values) -> anyhow::Result<()> {
@@ -33,7 +46,7 @@ fn report(values: &Values) -> Json {
         .map(|(declared, value, origin)| setting(declared, value, origin))
         .collect();
     let backends: serde_json::Map<String, Json> =
-        BACKENDS.iter().map(|(name, state)| ((*name).into(), json!(state))).collect();
+        backends().into_iter().map(|(name, state)| (name.into(), json!(state))).collect();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "machine": {

@@ -13,7 +13,7 @@ pub static DEVICE: Setting<String> = Setting::new(Declared {
     name: "device",
     kind: Kind::Choice(&["emu", "cuda", "metal"]),
     default: "emu",
-    help: "Device that runs the kernels: emu is the host, each lane a fiber; this build has no other",
+    help: "Device that runs the kernels: emu is the host, each lane a fiber",
     ..CONTRACT
 });
 

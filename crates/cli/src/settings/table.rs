@@ -159,8 +159,8 @@ pub static CACHE_DIR: Setting<Option<String>> = Setting::new(Declared {
     name: "cache-dir",
     kind: Kind::Text("DIR"),
     unset: "finback under the user's cache directory",
-    commands: &[Serve, Run, Chat, Inspect, Plan, Doctor],
-    help: "Directory the embedded demo model is unpacked to",
+    commands: &[Serve, Run, Chat, Inspect, Plan, Doctor, Contract],
+    help: "Directory for what is made once: the unpacked demo model, compiled kernels",
     ..BASE
 });
 

@@ -32,7 +32,8 @@ fn one_kernel_is_checked_alone() {
 #[test]
 fn what_is_not_there_is_refused_by_name() {
     let (code, message) = failure(&["contract", "--device", "metal"]);
-    let wanted = "error: --device metal: this build has no Metal backend yet; it has emu\n";
+    let wanted =
+        "error: --device metal: this build has no Metal backend yet; it has emu and cuda\n";
     assert_eq!((code, message.as_str()), (2, wanted));
     let (code, message) = failure(&["contract", "--kernel", "attention"]);
     assert!(

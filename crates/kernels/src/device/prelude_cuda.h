@@ -1,5 +1,5 @@
 // The dialect for NVRTC. Compiled at load with --fmad=false --ftz=false --prec-div=true
-// --prec-sqrt=true, never with fast math. Not compiled by this repository's checks.
+// --prec-sqrt=true, never with fast math.
 #pragma once
 
 typedef unsigned char u8;

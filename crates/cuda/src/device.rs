@@ -1,0 +1,296 @@
+//! The device: code, memory and launches.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use finback_kernels::device::{Device, DeviceError, Findings, Launch};
+use finback_kernels::manifest::{KERNELS, Kernel};
+use finback_kernels::source::{Target, program};
+use finback_kernels::tape::Tape;
+
+use crate::driver::{About, Driver, Function, Graph, Module, Shape};
+use crate::graphs::{Graphs, Turn};
+use crate::{NAME, cache, driver, nvrtc};
+
+/// The least compute capability: its tensor cores multiply BF16.
+const LEAST: (u32, u32) = (8, 0);
+
+/// How a device is opened.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Where compiled kernels are kept; nowhere if `None`.
+    pub kernels: Option<PathBuf>,
+}
+
+/// What the device of this machine is.
+///
+/// # Errors
+/// There is none, and why.
+pub fn about() -> Result<About, DeviceError> {
+    Ok(find()?.1)
+}
+
+/// Opens the device of this machine and makes its kernels ready, which takes some seconds where they
+/// are not kept yet.
+///
+/// # Errors
+/// There is none, and why; its driver's or compiler's own failure.
+pub fn open(options: &Options) -> Result<Cuda, DeviceError> {
+    let (driver, about) = find()?;
+    let mut cuda = Cuda {
+        code: None,
+        planted: None,
+        allocated: Vec::new(),
+        graphs: Graphs::default(),
+        options: options.clone(),
+        driver,
+        about,
+    };
+    cuda.code = Some(cuda.build(false)?);
+    Ok(cuda)
+}
+
+fn find() -> Result<(Driver, About), DeviceError> {
+    let missing = |reason: &str| DeviceError::Missing { device: NAME, reason: reason.into() };
+    if !driver::is_there() {
+        return Err(missing("libcuda was not found: no NVIDIA driver is installed here"));
+    }
+    if !nvrtc::is_there() {
+        return Err(missing(
+            "libnvrtc was not found: install CUDA's run-time compiler, or name its directory in \
+             LD_LIBRARY_PATH",
+        ));
+    }
+    let driver = Driver::open().map_err(|reason| missing(&reason))?;
+    let about = driver.about().map_err(|reason| missing(&reason))?;
+    if about.capability < LEAST {
+        let ((major, minor), name) = (about.capability, &about.name);
+        let text =
+            format!("{name} has compute capability {major}.{minor}, accepted: 8.0 and later");
+        return Err(missing(&text));
+    }
+    Ok((driver, about))
+}
+
+/// An NVIDIA GPU.
+#[derive(Debug)]
+pub struct Cuda {
+    /// The kernels of a product.
+    code: Option<Code>,
+    /// The same with planted faults, built when one is asked for.
+    planted: Option<Code>,
+    allocated: Vec<u64>,
+    graphs: Graphs<Graph>,
+    options: Options,
+    about: About,
+    // Last: the others are parts of its context.
+    driver: Driver,
+}
+
+/// A loaded module and its kernels by name.
+#[derive(Debug)]
+struct Code {
+    module: Module,
+    functions: HashMap<&'static str, Function>,
+}
+
+impl Cuda {
+    /// What the device is.
+    pub fn about(&self) -> &About {
+        &self.about
+    }
+
+    /// Compiles and loads the kernels, with faults that can be planted or without.
+    fn build(&self, planted: bool) -> Result<Code, DeviceError> {
+        let text = program(Target::Cuda);
+        let options = compile_options(self.about.capability, planted);
+        let file = match &self.options.kernels {
+            Some(directory) => {
+                let compiler = nvrtc::version().map_err(failed)?;
+                Some(directory.join(cache::name(&text, &options, compiler)))
+            }
+            None => None,
+        };
+        let code = match file.as_deref().and_then(cache::read) {
+            Some(code) => code,
+            None => {
+                let code = nvrtc::compile(&text, &options)
+                    .map_err(|what| failed(format!("compiling the kernels: {what}")))?;
+                if let Some(file) = &file {
+                    cache::write(file, &code);
+                }
+                code
+            }
+        };
+        let module = self.driver.module(&code).map_err(failed)?;
+        let mut functions = HashMap::new();
+        for kernel in KERNELS {
+            let found =
+                self.driver.function(&module, kernel.name, kernel.shared).map_err(failed)?;
+            functions.extend(found.map(|function| (kernel.name, function)));
+        }
+        Ok(Code { module, functions })
+    }
+
+    fn function(&self, code: Option<&Code>, kernel: &Kernel) -> Result<Function, DeviceError> {
+        let found = code.and_then(|code| code.functions.get(kernel.name));
+        found.copied().ok_or(DeviceError::NoKernel { device: NAME, kernel: kernel.name })
+    }
+
+    fn enqueue(&self, code: Option<&Code>, launch: &Launch<'_>) -> Result<(), DeviceError> {
+        launch.check(self)?;
+        let Launch { kernel, args, grid, .. } = *launch;
+        let function = self.function(code, kernel)?;
+        if grid.contains(&0) {
+            return Ok(());
+        }
+        let shape = Shape { grid, lanes: kernel.lanes, shared: kernel.shared };
+        let enqueued = self.driver.launch(function, args, shape);
+        enqueued.map_err(|what| failed(format!("{}: {what}", kernel.name)))
+    }
+}
+
+fn failed(what: String) -> DeviceError {
+    DeviceError::Failed { device: NAME, what }
+}
+
+/// How the text is compiled: no contraction and no fast mathematics, as every bit of a sum counts.
+fn compile_options(capability: (u32, u32), planted: bool) -> Vec<String> {
+    let (major, minor) = capability;
+    // Hopper's own instructions are in the code of `a` alone.
+    let own = if (major, minor) == (9, 0) { "a" } else { "" };
+    let mut options = vec![format!("--gpu-architecture=sm_{major}{minor}{own}")];
+    let fixed =
+        ["--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true"];
+    options.extend(fixed.map(String::from));
+    if planted {
+        options.push("--define-macro=PLANTED_AT_RUN_TIME".into());
+    }
+    options
+}
+
+impl Device for Cuda {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn allocate(&mut self, bytes: usize) -> Result<u64, DeviceError> {
+        match self.driver.allocate(bytes.max(1)).map_err(failed)? {
+            Some(address) => {
+                self.allocated.push(address);
+                Ok(address)
+            }
+            None => {
+                let free = self.driver.free_memory().map_err(failed)?;
+                Err(DeviceError::Memory { device: NAME, wanted: bytes, free })
+            }
+        }
+    }
+
+    fn free_memory(&mut self) -> Result<Option<usize>, DeviceError> {
+        self.driver.free_memory().map(Some).map_err(failed)
+    }
+
+    fn clear(&mut self) {
+        // A failure here is the context's, and the next call says it.
+        self.graphs.clear();
+        for address in std::mem::take(&mut self.allocated) {
+            let _ = self.driver.free(address);
+        }
+    }
+
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        match bytes.is_empty() {
+            true => Ok(()),
+            false => self.driver.write(address, bytes).map_err(failed),
+        }
+    }
+
+    fn read(&mut self, address: u64, out: &mut [u8]) -> Result<(), DeviceError> {
+        match out.is_empty() {
+            true => Ok(()),
+            false => self.driver.read(address, out).map_err(failed),
+        }
+    }
+
+    fn launch(&mut self, launch: &Launch<'_>) -> Result<(), DeviceError> {
+        if launch.fault == 0 {
+            return self.enqueue(self.code.as_ref(), launch);
+        }
+        if self.planted.is_none() {
+            self.planted = Some(self.build(true)?);
+        }
+        if let Some(code) = &self.planted {
+            self.driver.set_word(&code.module, c"planted_fault", launch.fault).map_err(failed)?;
+        }
+        self.enqueue(self.planted.as_ref(), launch)
+    }
+
+    fn launch_all(&mut self, tape: &Tape) -> Result<(), DeviceError> {
+        let hash = tape.hash();
+        let place = match self.graphs.turn(tape, hash) {
+            Turn::Plain => return tape.launches().try_for_each(|launch| self.launch(&launch)),
+            Turn::Record => {
+                let code = self.code.as_ref();
+                let mut refused = None;
+                let recorded = self.driver.record(|| {
+                    tape.launches().try_for_each(|launch| {
+                        self.enqueue(code, &launch).map_err(|error| {
+                            let text = error.to_string();
+                            refused = Some(error);
+                            text
+                        })
+                    })
+                });
+                let graph = match (recorded, refused) {
+                    (_, Some(error)) => return Err(error),
+                    (recorded, None) => recorded.map_err(failed)?,
+                };
+                self.graphs.keep(tape, hash, graph);
+                match self.graphs.turn(tape, hash) {
+                    Turn::Replay(place) => place,
+                    _ => return Err(failed("a recording was lost".into())),
+                }
+            }
+            Turn::Replay(place) => place,
+        };
+        match self.graphs.at(place) {
+            Some(graph) => self.driver.replay(graph).map_err(failed),
+            None => Err(failed("a recording was lost".into())),
+        }
+    }
+
+    fn finish(&mut self) -> Result<Findings, DeviceError> {
+        self.driver.wait().map_err(failed)?;
+        Ok(Findings::default())
+    }
+
+    fn has(&self, kernel: &Kernel) -> bool {
+        self.code.as_ref().is_some_and(|code| code.functions.contains_key(kernel.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_leave_no_rounding_to_the_compiler() {
+        let options = compile_options((9, 0), false);
+        assert_eq!(options[0], "--gpu-architecture=sm_90a");
+        for flag in ["--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true"] {
+            assert!(options.iter().any(|option| option == flag), "{flag}");
+        }
+        assert!(!options.iter().any(|option| option.contains("fast")));
+        assert_eq!(compile_options((8, 6), true)[0], "--gpu-architecture=sm_86");
+        assert_ne!(compile_options((9, 0), true), options);
+    }
+
+    #[test]
+    fn a_machine_without_a_device_says_why_in_one_line() {
+        // Where there is one, there is nothing to refuse.
+        let Err(error) = about() else { return };
+        let text = error.to_string();
+        assert!(text.starts_with("cuda: ") && !text.contains('\n'), "{text}");
+    }
+}

@@ -1,0 +1,352 @@
+//! The driver, with lifetimes: the only module that calls it.
+//!
+//! A handle stays valid while the [`Driver`] that made it lives; the device keeps both together.
+//! Launches take addresses as they are: a kernel that is given wrong ones ends the context, and every
+//! later call says so.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString, c_int, c_void};
+
+use cudarc::driver::result::{self, DriverError, event, graph, module, stream};
+use cudarc::driver::sys;
+
+/// What the driver said, as one line.
+pub type Said = String;
+
+fn said(what: &str, error: DriverError) -> Said {
+    let text = error.error_string().map(CStr::to_string_lossy);
+    format!("{what}: {}", text.unwrap_or_else(|_| format!("{:?}", error.0).into()))
+}
+
+/// Whether the driver's library is there.
+pub fn is_there() -> bool {
+    // SAFETY: opening the system's own driver runs its start code only.
+    unsafe { sys::is_culib_present() }
+}
+
+/// What a device is.
+#[derive(Debug, Clone)]
+pub struct About {
+    /// Its name.
+    pub name: String,
+    /// Major and minor compute capability.
+    pub capability: (u32, u32),
+    /// Streaming multiprocessors.
+    pub multiprocessors: u32,
+    /// Bytes of memory.
+    pub memory: usize,
+    /// The newest CUDA version that the driver takes, as 1000 times the major and 10 times the minor.
+    pub driver: u32,
+}
+
+/// A device's context with one stream, in whose order all work happens.
+#[derive(Debug)]
+pub struct Driver {
+    device: sys::CUdevice,
+    context: sys::CUcontext,
+    stream: sys::CUstream,
+    staging: Option<Staging>,
+}
+
+/// Two pinned halves by turns: one is filled while the other is copied.
+#[derive(Debug)]
+struct Staging {
+    memory: *mut c_void,
+    done: [sys::CUevent; 2],
+}
+
+/// Bytes of one half.
+const HALF: usize = 32 << 20;
+
+/// A loaded module.
+#[derive(Debug)]
+pub struct Module(sys::CUmodule);
+
+/// A kernel of a loaded module.
+#[derive(Debug, Clone, Copy)]
+pub struct Function(sys::CUfunction);
+
+/// A recorded list of launches.
+#[derive(Debug)]
+pub struct Graph(sys::CUgraphExec);
+
+/// One launch's shape.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    /// Groups in x and y.
+    pub grid: [u32; 2],
+    /// Threads of a group.
+    pub lanes: u32,
+    /// Bytes of shared memory beside what the kernel declares.
+    pub shared: u32,
+}
+
+// SAFETY: the handles may be used from any thread; every method makes the context current first, and
+// `&mut self` or the owner keeps calls apart.
+unsafe impl Send for Driver {}
+// SAFETY: as above.
+unsafe impl Send for Module {}
+// SAFETY: as above.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Send for Graph {}
+
+impl Driver {
+    /// The first device. Call [`is_there`] first: without a driver this panics.
+    pub fn open() -> Result<Self, Said> {
+        result::init().map_err(|error| said("the driver does not start", error))?;
+        let count = result::device::get_count().map_err(|error| said("counting devices", error))?;
+        if count == 0 {
+            return Err("the driver finds no device".into());
+        }
+        let device = result::device::get(0).map_err(|error| said("device 0", error))?;
+        // SAFETY: the device was just given by the driver; the context is released when dropped.
+        let context = unsafe { result::primary_ctx::retain(device) }
+            .map_err(|error| said("a context", error))?;
+        let mut driver = Self { device, context, stream: stream::null(), staging: None };
+        driver.bind()?;
+        driver.stream = stream::create(stream::StreamKind::NonBlocking)
+            .map_err(|error| said("a stream", error))?;
+        Ok(driver)
+    }
+
+    /// What the device is.
+    pub fn about(&self) -> Result<About, Said> {
+        use sys::CUdevice_attribute as Attribute;
+        let attribute = |which| {
+            // SAFETY: the device is the driver's own.
+            let value = unsafe { result::device::get_attribute(self.device, which) };
+            value.map(|value| value.unsigned_abs()).map_err(|error| said("an attribute", error))
+        };
+        let mut driver: c_int = 0;
+        // SAFETY: the driver writes one integer.
+        unsafe { sys::cuDriverGetVersion(&raw mut driver) }
+            .result()
+            .map_err(|error| said("its version", error))?;
+        Ok(About {
+            name: result::device::get_name(self.device).map_err(|e| said("its name", e))?,
+            capability: (
+                attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+                attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+            ),
+            multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            // SAFETY: the device is the driver's own.
+            memory: unsafe { result::device::total_mem(self.device) }
+                .map_err(|error| said("its memory", error))?,
+            driver: driver.unsigned_abs(),
+        })
+    }
+
+    fn bind(&self) -> Result<(), Said> {
+        // SAFETY: the context lives until this is dropped.
+        unsafe { result::ctx::set_current(self.context) }
+            .map_err(|error| said("its context", error))
+    }
+
+    /// Free bytes of memory.
+    pub fn free_memory(&self) -> Result<usize, Said> {
+        self.bind()?;
+        result::mem_get_info().map(|(free, _)| free).map_err(|error| said("free memory", error))
+    }
+
+    /// New memory, all zero; `None` where there is too little.
+    pub fn allocate(&self, bytes: usize) -> Result<Option<u64>, Said> {
+        self.bind()?;
+        // SAFETY: the memory is given back by `free` or with the context.
+        let address = match unsafe { result::malloc_sync(bytes) } {
+            Ok(address) => address,
+            Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => return Ok(None),
+            Err(error) => return Err(said("new memory", error)),
+        };
+        // SAFETY: the memory was just allocated with this size.
+        unsafe { result::memset_d8_async(address, 0, bytes, self.stream) }
+            .map_err(|error| said("clearing memory", error))?;
+        Ok(Some(address))
+    }
+
+    /// Gives memory of [`Driver::allocate`] back; work on it is over then.
+    pub fn free(&self, address: u64) -> Result<(), Said> {
+        self.wait()?;
+        // SAFETY: nothing runs any more, and the address came from `allocate`.
+        unsafe { result::free_sync(address) }.map_err(|error| said("freeing memory", error))
+    }
+
+    /// Copies bytes to the device in the stream's order; they may change on return.
+    pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Said> {
+        self.bind()?;
+        if bytes.len() > HALF / 4 {
+            return self.write_staged(address, bytes);
+        }
+        // SAFETY: the driver takes a copy of pageable bytes before it returns.
+        unsafe { result::memcpy_htod_async(address, bytes, self.stream) }
+            .map_err(|error| said(&format!("{} bytes to {address:#x}", bytes.len()), error))
+    }
+
+    fn write_staged(&mut self, address: u64, bytes: &[u8]) -> Result<(), Said> {
+        let Staging { memory, done } = *self.staging()?;
+        let (mut at, stream) = (address, self.stream);
+        for (i, chunk) in bytes.chunks(HALF).enumerate() {
+            let half = i % 2;
+            let failed = |error| said(&format!("{} bytes to {at:#x}", chunk.len()), error);
+            // SAFETY: the half is not written before the copy from it is over; it holds `HALF` bytes.
+            unsafe {
+                event::synchronize(done[half]).map_err(failed)?;
+                let to = memory.cast::<u8>().add(half * HALF);
+                to.copy_from_nonoverlapping(chunk.as_ptr(), chunk.len());
+                let staged = std::slice::from_raw_parts(to, chunk.len());
+                result::memcpy_htod_async(at, staged, stream).map_err(failed)?;
+                event::record(done[half], stream).map_err(failed)?;
+            }
+            at += chunk.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn staging(&mut self) -> Result<&Staging, Said> {
+        if self.staging.is_none() {
+            let failed = |error| said("pinned memory for staging", error);
+            // SAFETY: the memory is given back when this is dropped.
+            let memory = unsafe { result::malloc_host(2 * HALF, 0) }.map_err(failed)?;
+            let new = || event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING);
+            let done = [new().map_err(failed)?, new().map_err(failed)?];
+            self.staging = Some(Staging { memory, done });
+        }
+        self.staging.as_ref().ok_or_else(String::new)
+    }
+
+    /// Waits and copies device memory to `out`.
+    pub fn read(&self, address: u64, out: &mut [u8]) -> Result<(), Said> {
+        self.bind()?;
+        let what = format!("{} bytes from {address:#x}", out.len());
+        // SAFETY: `out` is borrowed until the copy is over.
+        unsafe {
+            let copied = result::memcpy_dtoh_async(out, address, self.stream);
+            let over = stream::synchronize(self.stream);
+            copied.and(over).map_err(|error| said(&what, error))
+        }
+    }
+
+    /// Waits for all that was enqueued.
+    pub fn wait(&self) -> Result<(), Said> {
+        self.bind()?;
+        // SAFETY: the stream lives until this is dropped.
+        unsafe { stream::synchronize(self.stream) }.map_err(|error| said("a launch", error))
+    }
+
+    /// Loads compiled code.
+    pub fn module(&self, code: &[u8]) -> Result<Module, Said> {
+        self.bind()?;
+        // SAFETY: the driver checks the image's header and copies it.
+        let loaded = unsafe { module::load_data(code.as_ptr().cast()) };
+        loaded.map(Module).map_err(|error| said("loading the kernels", error))
+    }
+
+    /// The kernel of this name, made ready for so many bytes of a launch's shared memory; `None` where
+    /// the module has none.
+    pub fn function(&self, of: &Module, name: &str, shared: u32) -> Result<Option<Function>, Said> {
+        self.bind()?;
+        let Ok(name) = CString::new(name) else { return Ok(None) };
+        // SAFETY: the module is loaded.
+        let function = match unsafe { module::get_function(of.0, name.clone()) } {
+            Ok(function) => function,
+            Err(DriverError(sys::CUresult::CUDA_ERROR_NOT_FOUND)) => return Ok(None),
+            Err(error) => return Err(said(&name.to_string_lossy(), error)),
+        };
+        if shared > 0 {
+            use sys::CUfunction_attribute_enum as Attribute;
+            let most = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // SAFETY: the function is the module's.
+            unsafe { result::function::set_function_attribute(function, most, shared as i32) }
+                .map_err(|error| {
+                    let what = format!("{}: {shared} bytes shared", name.to_string_lossy());
+                    said(&what, error)
+                })?;
+        }
+        Ok(Some(Function(function)))
+    }
+
+    /// Sets a word of a module, in the stream's order.
+    pub fn set_word(&self, of: &Module, name: &CStr, value: u32) -> Result<(), Said> {
+        self.bind()?;
+        let what = name.to_string_lossy();
+        // SAFETY: the module is loaded; the variable's size is checked before it is written.
+        unsafe {
+            let (address, bytes) =
+                module::get_global(of.0, name.to_owned()).map_err(|e| said(&what, e))?;
+            if bytes != 4 {
+                return Err(format!("{what}: {bytes} bytes, wanted 4"));
+            }
+            result::memcpy_htod_async(address, &[value], self.stream).map_err(|e| said(&what, e))
+        }
+    }
+
+    /// Enqueues a launch; `args` are the bytes of the kernel's one argument.
+    pub fn launch(&self, function: Function, args: &[u8], shape: Shape) -> Result<(), Said> {
+        self.bind()?;
+        let Shape { grid: [x, y], lanes, shared } = shape;
+        let mut params = [args.as_ptr().cast_mut().cast::<c_void>()];
+        // SAFETY: the driver copies the argument's bytes, whose number the caller has checked.
+        unsafe {
+            result::launch_kernel(
+                function.0,
+                (x, y, 1),
+                (lanes, 1, 1),
+                shared,
+                self.stream,
+                &mut params,
+            )
+        }
+        .map_err(|error| said(&format!("a launch of {x} x {y} groups of {lanes}"), error))
+    }
+
+    /// Records what `launches` enqueues, and runs none of it.
+    pub fn record(&self, launches: impl FnOnce() -> Result<(), Said>) -> Result<Graph, Said> {
+        self.bind()?;
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        let failed = |error| said("recording", error);
+        // SAFETY: the stream is this one's; the capture is ended whatever happens in it.
+        unsafe {
+            stream::begin_capture(self.stream, mode).map_err(failed)?;
+            let enqueued = launches();
+            let captured = stream::end_capture(self.stream);
+            enqueued?;
+            let captured = captured.map_err(failed)?;
+            let ready = graph::instantiate(captured, sys::CUgraphInstantiate_flags(0));
+            // An instantiated graph needs its description no more.
+            graph::destroy(captured).map_err(failed)?;
+            ready.map(Graph).map_err(failed)
+        }
+    }
+
+    /// Enqueues a recorded list.
+    pub fn replay(&self, recorded: &Graph) -> Result<(), Said> {
+        self.bind()?;
+        // SAFETY: the graph was made in this context.
+        unsafe { graph::launch(recorded.0, self.stream) }.map_err(|error| said("a replay", error))
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        // SAFETY: the graph is not used again; a failure is the context's, and its next use says it.
+        let _ = unsafe { graph::exec_destroy(self.0) };
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // Nothing can be done about failures here; the process's end frees all of it.
+        let _ = self.wait();
+        // SAFETY: everything was made by this one and nothing of it is used again.
+        unsafe {
+            if let Some(Staging { memory, done }) = self.staging.take() {
+                let _ = result::free_host(memory);
+                for event in done {
+                    let _ = event::destroy(event);
+                }
+            }
+            let _ = stream::destroy(self.stream);
+            let _ = result::primary_ctx::release(self.device);
+        }
+    }
+}
