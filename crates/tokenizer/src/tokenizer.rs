@@ -182,6 +182,8 @@ impl Tokenizer {
         }
         // `start` is 0 or the end of a range that `get` found in the text.
         self.encode_plain(&text[start..], &mut ids)?;
+        // A prompt may wait long.
+        ids.shrink_to_fit();
         Ok(ids)
     }
 
