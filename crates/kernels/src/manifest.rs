@@ -82,6 +82,9 @@ kernels! {
         hyper_out: HyperOutArgs,
         quantise: QuantiseArgs,
         index_query: IndexQueryArgs,
+        index_operand: IndexOperandArgs,
+        hyper_mix: HyperMixArgs,
+        hyper_norm: HyperNormArgs,
         dense_fp8: DenseArgs,
         dense_fp8_codes: DenseArgs,
         dense_fp4: DenseArgs,
@@ -119,7 +122,13 @@ kernels! {
         markov: MarkovArgs,
     }
     // name: arguments, threads of a group, bytes of shared memory that a launch asks for.
-    cuda {}
+    cuda {
+        tile_attend_scores: TileAttendArgs, 256, 0;
+        tile_attend_mix: TileAttendArgs, 256, 215_104;
+        tile_attend_many: TileAttendArgs, 256, 230_656;
+        tile_index_scores: TileIndexArgs, 256, 0;
+        tile_topk: TileTopkArgs, 1024, 98_304;
+    }
 }
 
 /// The kernel of this name.

@@ -19,7 +19,7 @@ macro_rules! files {
 
 files! {
     "prelude_host.h", "prelude_cuda.h", "prelude_metal.h", "kernels.h", "consts.h", "faults.h",
-    "math.h", "args.h", "reduce.h", "elementary.h", "norm.h", "hyper.h", "quant.h", "dense.h",
+    "math.h", "args.h", "reduce.h", "elementary.h", "norm.h", "hyper.h", "quant.h", "mix.h", "dense.h",
     "kv.h", "select.h", "attend.h", "experts.h", "engram.h", "sample.h",
 }
 
@@ -31,7 +31,7 @@ macro_rules! cuda_files {
     };
 }
 
-cuda_files! {}
+cuda_files! { "keys.cuh", "attend.cuh", "select.cuh" }
 
 /// The text of a file of the dialect.
 pub fn text(name: &str) -> Option<&'static str> {

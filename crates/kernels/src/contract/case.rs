@@ -37,6 +37,8 @@ pub enum Want {
     Bytes(Vec<u8>),
     /// These values of f32, each within its bound.
     Near(Vec<(f64, f64)>),
+    /// These values of bf16, each within its bound.
+    NearHalf(Vec<(f64, f64)>),
 }
 
 /// Byte offset of launch row `i`, from the numbers of the rows in the launch.
@@ -267,4 +269,10 @@ pub fn bytes<T: Plain>(values: &[T]) -> Vec<u8> {
 /// The f32 values of bytes.
 pub fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.as_chunks::<4>().0.iter().map(|b| f32::from_ne_bytes(*b)).collect()
+}
+
+/// The bf16 values of bytes.
+pub fn halves(bytes: &[u8]) -> Vec<f32> {
+    let words = bytes.as_chunks::<2>().0.iter();
+    words.map(|b| f32::from_bits(u32::from(u16::from_ne_bytes(*b)) << 16)).collect()
 }

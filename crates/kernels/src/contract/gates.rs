@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::case::{Addresses, Case, Gate, Role, Rule, Strike, Want, floats};
+use super::case::{Addresses, Case, Gate, Role, Rule, Strike, Want, floats, halves};
 use crate::device::{Device, DeviceError, Findings, Launch};
 use crate::manifest::Kernel;
 
@@ -260,8 +260,8 @@ fn contents(name: &str, role: &Role, way: &Way<'_>) -> Vec<u8> {
     data
 }
 
-fn compare(name: &str, row: usize, got: &[u8], want: &Want) -> Result<(), Red> {
-    match want {
+fn compare(name: &str, row: usize, got: &[u8], wanted: &Want) -> Result<(), Red> {
+    match wanted {
         Want::Bytes(want) if got == want => Ok(()),
         Want::Bytes(want) => {
             let at = first_difference(got, want);
@@ -269,8 +269,9 @@ fn compare(name: &str, row: usize, got: &[u8], want: &Want) -> Result<(), Red> {
                 |bytes: &[u8]| bytes.get(at).map_or("nothing".into(), |b| format!("{b:#04x}"));
             red(format!("{name}: row {row}, byte {at}: found {}, wanted {}", show(got), show(want)))
         }
-        Want::Near(want) => {
-            let got = floats(got);
+        Want::Near(want) | Want::NearHalf(want) => {
+            let halves_wanted = matches!(wanted, Want::NearHalf(_));
+            let got = if halves_wanted { halves(got) } else { floats(got) };
             if got.len() != want.len() {
                 return red(format!("{name}: {} values, wanted {}", got.len(), want.len()));
             }

@@ -32,7 +32,7 @@ const BLOCKS: usize = 7;
 const PICKS: usize = 6;
 
 /// Packed rows drawn from `data`.
-fn rows(
+pub fn rows(
     data: &mut Data,
     n: usize,
     dim: usize,

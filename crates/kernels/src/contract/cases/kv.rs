@@ -1,12 +1,13 @@
 //! Quantisers, packed rows, rotations and the pooling of groups.
 
-use finback_numerics::{fp8, quant, rows as packed};
+use finback_numerics::{bf16, fp8, quant, rows as packed};
 
 use super::super::case::{Case, Gate, Rule, Want, bytes};
 use super::super::data::{Data, UNIT, gamma, near, nears};
 use super::{by_row, word};
 use crate::args::{
-    Args, CopyArgs, IndexQueryArgs, PackArgs, PoolArgs, QuantiseArgs, RopeArgs, UnpackArgs,
+    Args, CopyArgs, IndexOperandArgs, IndexQueryArgs, PackArgs, PoolArgs, QuantiseArgs, RopeArgs,
+    UnpackArgs,
 };
 
 pub fn cases() -> Vec<Case> {
@@ -44,8 +45,16 @@ pub fn cases() -> Vec<Case> {
         scales: 80,
         nan_channels: Rule::NanIn("out", 0, 128),
     };
-    let mut cases =
-        vec![quantise(), index_query(), rope(false), rope(true), pool(2), pool(3), copy_rows()];
+    let mut cases = vec![
+        quantise(),
+        index_query(),
+        index_operand(),
+        rope(false),
+        rope(true),
+        pool(2),
+        pool(3),
+        copy_rows(),
+    ];
     for packing in [window, compressed, index] {
         cases.extend([pack(&packing), unpack(&packing)]);
     }
@@ -118,6 +127,72 @@ fn index_query() -> Case {
         .strike("q", 33, f32::NAN, Rule::NanIn("q", 32, 32))
         .strike("q", 33, f32::INFINITY, Rule::NanIn("q", 32, 32))
         .fault("QUANT_WRONG_SCALE", Gate::Reference)
+}
+
+fn index_operand() -> Case {
+    let (rows, heads, dim, pairs) = (3, 16, 64, 16);
+    let width = heads * dim;
+    let x = spread(&mut Data::new(27), rows, width);
+    let angles = Data::new(28).between(rows * pairs, -3.0, 3.0);
+    let cos: Vec<f32> = angles.iter().map(|a| a.cos()).collect();
+    let sin: Vec<f32> = angles.iter().map(|a| a.sin()).collect();
+    let (values, c, s) = (x.clone(), cos.clone(), sin.clone());
+    let want = move |row: usize| {
+        let mut q = values[row * width..(row + 1) * width].to_vec();
+        for head in q.chunks_exact_mut(dim) {
+            for (i, pair) in head[dim - 2 * pairs..].chunks_exact_mut(2).enumerate() {
+                let (c, s, even, odd) = (c[row * pairs + i], s[row * pairs + i], pair[0], pair[1]);
+                pair[0] = bf16::round(even * c - odd * s);
+                pair[1] = bf16::round(even * s + odd * c);
+            }
+        }
+        let mut held = vec![0; packed::index_key_bytes(width)];
+        packed::store_index_key(&q, &mut held);
+        packed::load_index_key(&held, &mut q);
+        let mut out = vec![0u16; width];
+        for (at, &x) in q.iter().enumerate() {
+            let (head, c, part) = (at / dim, at % dim, dim / 4);
+            let lane = head % 8 * 4 + c / part;
+            let word = ((head / 8 * (dim / 32) + c % part / 8) * 32 + lane) * 4 + c % 4;
+            out[word * 2 + c % 8 / 4] = bf16::encode(x);
+        }
+        vec![Want::Bytes(bytes(&out))]
+    };
+    Case::new("index_operand", format!("{rows} rows of {heads} heads of {dim}"), rows)
+        .row("q", &x)
+        .row("cos", &cos)
+        .row("sin", &sin)
+        .out("out", width * 2)
+        .launch(move |at, rows| {
+            let args = IndexOperandArgs {
+                q: at.of("q"),
+                cos: at.of("cos"),
+                sin: at.of("sin"),
+                out: at.of("out"),
+                heads: word(heads),
+                dim: word(dim),
+                pairs: word(pairs),
+                pad: 0,
+            };
+            (args.bytes(), by_row(rows))
+        })
+        .want(want)
+        // Channels 0 to 31 of head 0: lanes 0 and 1 hold two groups of eight each.
+        .strike("q", 3, f32::NAN, Rule::Check("out", first_block_is_nan))
+        .strike("q", 3, f32::INFINITY, Rule::Check("out", first_block_is_nan))
+        .fault("QUANT_WRONG_SCALE", Gate::Reference)
+}
+
+fn first_block_is_nan(before: &[u8], after: &[u8]) -> bool {
+    let halves = |part: &[u8]| part.as_chunks::<2>().0.to_vec();
+    let pairs = halves(before).into_iter().zip(halves(after)).enumerate();
+    pairs.into_iter().all(|(i, (before, after))| {
+        // Head 0 is lanes 0 to 3 of the first two groups of 256 halves.
+        match i < 512 && i % 256 / 8 < 2 {
+            true => u16::from_ne_bytes(after) & 0x7fff > 0x7f80,
+            false => before == after,
+        }
+    })
 }
 
 fn rope(inverse: bool) -> Case {

@@ -4,10 +4,13 @@ mod attend;
 mod dense;
 mod experts;
 mod kv;
+mod mix;
 mod norm;
 mod sample;
 mod select;
 mod streams;
+mod tile_attend;
+mod tile_select;
 
 use super::case::Case;
 
@@ -16,12 +19,15 @@ pub fn all() -> Vec<Case> {
     [
         norm::cases(),
         streams::cases(),
+        mix::cases(),
         kv::cases(),
         dense::cases(),
         select::cases(),
         attend::cases(),
         experts::cases(),
         sample::cases(),
+        tile_attend::cases(),
+        tile_select::cases(),
     ]
     .into_iter()
     .flatten()

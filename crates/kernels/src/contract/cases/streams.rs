@@ -228,7 +228,7 @@ fn hyper_in(round: bool) -> Case {
 }
 
 /// Model-spec section 4 in f64.
-fn sinkhorn(logits: &[f64], iterations: usize, eps: f32) -> Vec<f64> {
+pub fn sinkhorn(logits: &[f64], iterations: usize, eps: f32) -> Vec<f64> {
     let eps = f64::from(eps);
     let mut c = logits.to_vec();
     for row in c.chunks_exact_mut(HC) {

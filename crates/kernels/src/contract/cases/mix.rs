@@ -1,0 +1,280 @@
+//! Hyper-connections in slices.
+
+use finback_numerics::{bf16, quant};
+
+use super::super::case::{Case, Gate, Rule, Want, bytes};
+use super::super::data::{Data, UNIT, gamma, near, nears};
+use super::streams::sinkhorn;
+use super::word;
+use crate::args::{Args, HyperMixArgs, HyperNormArgs};
+
+pub fn cases() -> Vec<Case> {
+    vec![
+        hyper_mix(Input::Streams, 16),
+        hyper_mix(Input::Sublayer, 30),
+        hyper_mix(Input::Experts, 16),
+        hyper_norm(),
+    ]
+}
+
+const HC: usize = 4;
+const WIDTH: usize = 96;
+const MIXES: usize = (2 + HC) * HC;
+const PARTS: usize = MIXES + 2;
+
+/// What the streams are expanded by.
+#[derive(Clone, Copy, PartialEq)]
+enum Input {
+    Streams,
+    Sublayer,
+    Experts,
+}
+
+fn hyper_mix(input: Input, columns: usize) -> Case {
+    let (rows, topk) = (5, 2);
+    let slices = WIDTH.div_ceil(columns);
+    let mut data = Data::new(columns as u64 + 90);
+    let streams = data.floats(rows * HC * WIDTH, 2.0);
+    let y = data.floats(rows * WIDTH, 2.0);
+    let routed = data.floats(rows * topk * WIDTH, 2.0);
+    let (post, comb) = (data.between(rows * HC, 0.0, 2.0), data.between(rows * HC * HC, 0.0, 1.0));
+    let pre = data.between(rows * HC, 0.1, 1.0);
+    let weight = data.floats(MIXES * HC * WIDTH, 0.5);
+    let own = Inputs {
+        input,
+        topk,
+        streams: streams.clone(),
+        y: y.clone(),
+        routed: routed.clone(),
+        post: post.clone(),
+        comb: comb.clone(),
+        pre: pre.clone(),
+    };
+    let held = weight.clone();
+    let want = move |row: usize| {
+        let (x, collapsed) = own.row(row);
+        let mut parts = Vec::with_capacity(slices * PARTS);
+        for slice in 0..slices {
+            let ks = slice * columns..((slice + 1) * columns).min(WIDTH);
+            let terms = |weight: &dyn Fn(usize) -> f64| {
+                let each = (0..HC).flat_map(|i| ks.clone().map(move |k| i * WIDTH + k));
+                let terms = each.map(|at| weight(at) * f64::from(x[at]));
+                let (sum, size) = terms.fold((0.0, 0.0), |(s, a), t| (s + t, a + t.abs()));
+                near(sum, size * gamma((HC * columns).div_ceil(32) + 6), false)
+            };
+            for o in 0..MIXES {
+                parts.push(terms(&|at| f64::from(held[o * HC * WIDTH + at])));
+            }
+            parts.push(terms(&|at| f64::from(x[at])));
+            let square: f64 = ks.map(|k| f64::from(collapsed[k]).powi(2)).sum();
+            parts.push(near(square, square * gamma(columns.div_ceil(32) + 6), false));
+        }
+        vec![Want::Bytes(bytes(&x)), Want::Bytes(bytes(&collapsed)), Want::Near(parts)]
+    };
+    let name = match input {
+        Input::Streams => "as they are",
+        Input::Sublayer => "after a sublayer",
+        Input::Experts => "after experts",
+    };
+    let places = move |rows: &[usize]| bytes(&(0..word(rows.len() * topk)).collect::<Vec<_>>());
+    let case = Case::new("hyper_mix", format!("{slices} slices of {columns}, {name}"), rows)
+        .in_place("streams", &streams)
+        .row("y", &y)
+        .row("routed", &routed)
+        .made("places", places)
+        .row("post", &post)
+        .row("comb", &comb)
+        .row("pre", &pre)
+        .shared("weight", &weight)
+        .out("collapsed", WIDTH * 4)
+        .out("parts", slices * PARTS * 4)
+        .launch(move |at, rows| {
+            let experts = input == Input::Experts;
+            let args = HyperMixArgs {
+                streams: at.of("streams"),
+                y: at.of("y"),
+                routed: if experts { at.of("routed") } else { 0 },
+                shared: at.of("y"),
+                places: at.of("places"),
+                post: at.of("post"),
+                comb: at.of("comb"),
+                pre: at.of("pre"),
+                weight: at.of("weight"),
+                collapsed: at.of("collapsed"),
+                parts: at.of("parts"),
+                width: word(WIDTH),
+                hc: word(HC),
+                columns: word(columns),
+                rows: word(rows.len()),
+                rows_each: 2,
+                topk: word(topk),
+                expand: (input != Input::Streams).into(),
+                round: 1,
+            };
+            (args.bytes(), [word(slices), word(rows.len()).div_ceil(2)])
+        })
+        .want(want)
+        .strike("streams", 1, f32::NAN, Rule::NanAt("collapsed", 1))
+        .strike("pre", 1, f32::NAN, Rule::Nan("collapsed"))
+        .strike("pre", 1, f32::NAN, Rule::Same("streams"))
+        .fault("HYPER_DROPPED_STREAM", Gate::Reference);
+    match input {
+        Input::Streams => case,
+        Input::Sublayer => case
+            .fault("EXPAND_TRANSPOSED", Gate::Reference)
+            .fault("HYPER_MISSING_BARRIER", Gate::Rows),
+        Input::Experts => case.fault("EXPERTS_NO_SHARED", Gate::Reference),
+    }
+}
+
+/// Rows of `hyper_mix`, and its steps that have one order: expansion and collapse.
+struct Inputs {
+    input: Input,
+    topk: usize,
+    streams: Vec<f32>,
+    y: Vec<f32>,
+    routed: Vec<f32>,
+    post: Vec<f32>,
+    comb: Vec<f32>,
+    pre: Vec<f32>,
+}
+
+impl Inputs {
+    /// The streams after, and the collapsed row.
+    fn row(&self, row: usize) -> (Vec<f32>, Vec<f32>) {
+        let old = &self.streams[row * HC * WIDTH..(row + 1) * HC * WIDTH];
+        let y = |k: usize| match self.input {
+            Input::Experts => {
+                let routed = |e: usize| self.routed[(row * self.topk + e) * WIDTH + k];
+                let sum = (0..self.topk).fold(0.0, |sum, e| sum + routed(e));
+                bf16::round(sum + self.y[row * WIDTH + k])
+            }
+            _ => self.y[row * WIDTH + k],
+        };
+        let value = |j: usize, k: usize| {
+            if self.input == Input::Streams {
+                return old[j * WIDTH + k];
+            }
+            let comb = |i: usize| self.comb[(row * HC + i) * HC + j];
+            let first = self.post[row * HC + j] * y(k);
+            bf16::round((0..HC).fold(first, |sum, i| comb(i).mul_add(old[i * WIDTH + k], sum)))
+        };
+        let x: Vec<f32> = (0..HC * WIDTH).map(|at| value(at / WIDTH, at % WIDTH)).collect();
+        let pre = &self.pre[row * HC..(row + 1) * HC];
+        let collapsed = |k: usize| {
+            let terms = pre.iter().enumerate();
+            bf16::round(terms.fold(0.0, |sum: f32, (i, p)| p.mul_add(x[i * WIDTH + k], sum)))
+        };
+        let collapsed = (0..WIDTH).map(collapsed).collect();
+        (x, collapsed)
+    }
+}
+
+/// `warp_sum` of up to 32 terms.
+fn warp_sum(terms: &[f32]) -> f32 {
+    let mut lanes = [0.0f32; 32];
+    lanes[..terms.len()].copy_from_slice(terms);
+    for apart in [16, 8, 4, 2, 1] {
+        let before = lanes;
+        (0..32).for_each(|lane| lanes[lane] = before[lane] + before[lane ^ apart]);
+    }
+    lanes[0]
+}
+
+fn hyper_norm() -> Case {
+    let (rows, slices, iterations) = (4, 7, 20);
+    let (eps, hc_eps, scale) = (1e-20f32, 1e-6f32, [0.9f32, 1.1, 0.7]);
+    let mut data = Data::new(95);
+    let collapsed: Vec<f32> = data.floats(rows * WIDTH, 2.0).into_iter().map(bf16::round).collect();
+    let mut parts = data.floats(rows * slices * PARTS, 2.0);
+    for slice in parts.chunks_exact_mut(PARTS) {
+        slice[MIXES..].iter_mut().for_each(|square| *square = square.abs() * 20.0);
+    }
+    let (base, norm) = (data.floats(MIXES, 1.0), data.between(WIDTH, 0.5, 1.5));
+    let pre = data.between(rows * HC, 0.1, 1.0);
+    let (c, p, b, n) = (collapsed.clone(), parts.clone(), base.clone(), norm.clone());
+    let want = move |row: usize| {
+        let parts = &p[row * slices * PARTS..(row + 1) * slices * PARTS];
+        let of = |o: usize| (0..slices).map(|s| parts[s * PARTS + o]).collect::<Vec<f32>>();
+        // One order, so one value: what follows of it is exact.
+        let inverse = 1.0 / (warp_sum(&of(MIXES + 1)) / WIDTH as f32 + eps).sqrt();
+        let x: Vec<f32> =
+            (0..WIDTH).map(|k| bf16::round(c[row * WIDTH + k] * inverse * n[k])).collect();
+        let (mut codes, mut scales) = (vec![0; WIDTH], vec![0; WIDTH / 32]);
+        quant::fp8_block32(&x, &mut codes, &mut scales);
+        let mut lifted = vec![0.0; WIDTH];
+        quant::fp8_block32_lift(&codes, &scales, &mut lifted);
+        let halves = |x: &[f32]| bytes(&x.iter().map(|&x| bf16::encode(x)).collect::<Vec<u16>>());
+
+        let exact = |o: usize| of(o).into_iter().map(f64::from).sum::<f64>();
+        let size = |o: usize| of(o).into_iter().map(|x| f64::from(x).abs()).sum::<f64>();
+        let by = 1.0 / (exact(MIXES) / (HC * WIDTH) as f64 + f64::from(eps)).sqrt();
+        let logit = |i: usize, part: usize| {
+            let scale = by * f64::from(scale[part]);
+            (exact(i) * scale + f64::from(b[i]), size(i) * scale * gamma(20) + UNIT * 4.0)
+        };
+        let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+        let pres = nears((0..HC).map(|i| {
+            let (x, error) = logit(i, 0);
+            near(sigmoid(x) + f64::from(hc_eps), error + 6.0 * UNIT, false)
+        }));
+        let posts = nears((0..HC).map(|i| {
+            let (x, error) = logit(HC + i, 1);
+            near(2.0 * sigmoid(x), 2.0 * (error + 6.0 * UNIT), false)
+        }));
+        let logits: Vec<(f64, f64)> = (0..HC * HC).map(|i| logit(2 * HC + i, 2)).collect();
+        let worst = logits.iter().fold(0.0, |w: f64, (x, e)| w.max(*e + 2.0 * x.abs() * UNIT));
+        let comb = sinkhorn(&logits.iter().map(|l| l.0).collect::<Vec<_>>(), iterations, hc_eps);
+        // As hyper_in: scaling rows and columns does not stretch the ratios of entries.
+        let relative = 4.0 * (worst + gamma(2 * iterations * (HC + 3)));
+        let combs = nears(comb.iter().map(|&c| near(c, c * relative, false)));
+        let (plain, rounded) = (halves(&x), halves(&lifted));
+        let (plain, rounded) = (Want::Bytes(plain), Want::Bytes(rounded));
+        vec![pres, posts, combs, Want::Bytes(bytes(&x)), plain, rounded]
+    };
+    Case::new("hyper_norm", format!("{rows} rows of {WIDTH} in {slices} slices"), rows)
+        .row("collapsed", &collapsed)
+        .row("parts", &parts)
+        .shared("base", &base)
+        .shared("norm", &norm)
+        .in_place("pre", &pre)
+        .out("post", HC * 4)
+        .out("comb", HC * HC * 4)
+        .out("x", WIDTH * 4)
+        .out("plain", WIDTH * 2)
+        .out("rounded", WIDTH * 2)
+        .launch(move |at, rows| {
+            let args = HyperNormArgs {
+                collapsed: at.of("collapsed"),
+                parts: at.of("parts"),
+                base: at.of("base"),
+                norm: at.of("norm"),
+                pre: at.of("pre"),
+                post: at.of("post"),
+                comb: at.of("comb"),
+                x: at.of("x"),
+                plain: at.of("plain"),
+                rounded: at.of("rounded"),
+                width: word(WIDTH),
+                hc: word(HC),
+                slices: word(slices),
+                iterations: word(iterations),
+                round: 1,
+                eps,
+                hc_eps,
+                scale_pre: scale[0],
+                scale_post: scale[1],
+                scale_comb: scale[2],
+            };
+            (args.bytes(), [word(rows.len()), 2])
+        })
+        .want(want)
+        .strike("collapsed", 9, f32::NAN, Rule::NanAt("x", 9))
+        .strike("parts", MIXES + 1, f32::NAN, Rule::Nan("x"))
+        .strike("parts", MIXES, f32::NAN, Rule::Nan("comb"))
+        .strike("parts", PARTS + 1, f32::NAN, Rule::NanAt("pre", 1))
+        .strike("parts", PARTS + 1, f32::NAN, Rule::Same("x"))
+        .fault("SINKHORN_DROPPED_ROUND", Gate::Reference)
+        .fault("HYPER_DROPPED_SLICE", Gate::Reference)
+        .fault("QUANT_WRONG_SCALE", Gate::Reference)
+}

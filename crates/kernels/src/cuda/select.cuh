@@ -1,0 +1,283 @@
+// Index scores and top-k for long contexts: 32 index heads of 128 channels.
+//
+// A dot is one chain of 8 products of 16 channels: steps 2 m and 2 m + 1 of lane (g, t) take the words of
+// its channels 32 t + 8 m on. Lane t adds w_h relu(dot_h) for heads 8 n + 2 t and 8 n + 2 t + 1, n
+// ascending; then lanes 1 and 2 apart are added. So a score depends on its row and its key alone.
+#pragma once
+
+#define TILE_INDEX_HEADS 32u
+#define TILE_INDEX_DIM 128u
+#define TILE_INDEX_KEYS 512u
+#define TILE_INDEX_ROW (TILE_INDEX_HEADS * TILE_INDEX_DIM * 2u)
+
+DEVICE void copy_async(u32 to, const void* from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(to), "l"(from));
+}
+DEVICE void copy_commit() { asm volatile("cp.async.commit_group;\n"); }
+template <u32 N> DEVICE void copy_wait() { asm volatile("cp.async.wait_group %0;\n" ::"n"(N)); }
+
+// The compressed row of score `at`, all ones where there is none.
+DEVICE u32 scored_row(const TileIndexArgs& args, u64 row, u32 at) {
+    if (at >= args.count) return NO_PICK;
+    u32 j = at;
+    if (args.candidates) {
+        const u32 block = at / args.candidate_size;
+        if (block >= args.n_candidates[row]) return NO_PICK;
+        j = args.candidates[row * args.candidates_stride + block] * args.candidate_size + at % args.candidate_size;
+    }
+    return j < seen_of(args.rows, row, args.ratio) ? j : NO_PICK;
+}
+
+// 512 scores of `rows_each` rows: 64 keys a warp, whose operands stay in registers while rows pass by.
+// Keys are read again where the slot changes, and for each row among candidates.
+CUDA_KERNEL(tile_index_scores, TileIndexArgs, 256) {
+    __shared__ uint4 query[3][TILE_INDEX_ROW / 16u];
+    const u32 lane = LANE % 32u, warp = LANE / 32u, g = lane / 4u, t = lane % 4u;
+    const u32 key0 = GROUP_X * TILE_INDEX_KEYS;
+    const u32 first = GROUP_Y * args.rows_each;
+    const u32 end = first + args.rows_each < args.row_count ? first + args.rows_each : args.row_count;
+    // Nothing is written for a row that sees none of these keys: top-k does not read there.
+    u32 a[4][8][4];
+    u32 slot = NO_PICK;
+    for (u32 ahead = 0; ahead < 2u; ahead++) {
+        if (first + ahead < end)
+            for (u32 i = LANE; i < TILE_INDEX_ROW / 16u; i += 256u)
+                copy_async(shared_at(&query[ahead][i]), args.q + u64(first + ahead) * TILE_INDEX_ROW + i * 16u);
+        copy_commit();
+    }
+    for (u32 r = first; r < end; r++) {
+        const u64 row = r;
+        if (r + 2u < end)
+            for (u32 i = LANE; i < TILE_INDEX_ROW / 16u; i += 256u)
+                copy_async(shared_at(&query[(r + 2u - first) % 3u][i]), args.q + (row + 2u) * TILE_INDEX_ROW + i * 16u);
+        copy_commit();
+        const u32 own = args.rows[row * ROW_WORDS + ROW_SLOT];
+        const u32 seen = seen_of(args.rows, row, args.ratio);
+        const bool any = args.candidates ? key0 < args.n_candidates[row] * args.candidate_size : key0 < seen;
+        if (any && (own != slot || args.candidates)) {
+            slot = own;
+            // Later rows of the span see more; what none of them sees here has no place yet.
+            const u32 position = args.rows[row * ROW_WORDS + ROW_POSITION];
+            const u32 span_end = args.rows[row * ROW_WORDS + ROW_SPAN_START] + args.rows[row * ROW_WORDS + ROW_SPAN_ROWS];
+            const u32 past = position + (end - r) < span_end ? position + (end - r) : span_end;
+            const u32 seen_later = past / args.ratio;
+#pragma unroll
+            for (u32 m = 0; m < 4u; m++)
+#pragma unroll
+                for (u32 half = 0; half < 2u; half++) {
+                    const u32 at = key0 + warp * 64u + m * 16u + half * 8u + g;
+                    u32 j = args.candidates ? scored_row(args, row, at) : at;
+                    if (!args.candidates && j >= seen_later) j = NO_PICK;
+                    uint4 codes = make_uint4(0, 0, 0, 0);
+                    u32 scale = 127u;
+                    if (j != NO_PICK) {
+                        if (PLANTED(FAULT_INDEX_WRONG_BLOCK)) j ^= 1u;
+                        const u64 place = pool_row(args.blocks, slot, args.blocks_stride, args.rows_per_block, j);
+                        const u8* key = args.keys + place * index_bytes(TILE_INDEX_DIM);
+                        // A row is 68 bytes: its words are aligned, no more.
+                        const u32* words = reinterpret_cast<const u32*>(key) + t * 4u;
+                        codes = make_uint4(words[0], words[1], words[2], words[3]);
+                        scale = key[TILE_INDEX_DIM / 2u + t];
+                    }
+                    const Factor by = factor_index(scale);
+                    const u32 code[4] = {codes.x, codes.y, codes.z, codes.w};
+#pragma unroll
+                    for (u32 i = 0; i < 4u; i++) {
+                        u32 word[4];
+                        lift_eight_e2m1(code[i], by, word);
+                        a[m][2u * i][half] = word[0], a[m][2u * i][half + 2u] = word[1];
+                        a[m][2u * i + 1u][half] = word[2], a[m][2u * i + 1u][half + 2u] = word[3];
+                    }
+                }
+        }
+        float w[8];
+#pragma unroll
+        for (u32 n = 0; n < 4u; n++) {
+            const float2 pair = *reinterpret_cast<const float2*>(args.w + row * TILE_INDEX_HEADS + n * 8u + 2u * t);
+            w[2u * n] = pair.x * args.scale, w[2u * n + 1u] = pair.y * args.scale;
+        }
+        copy_wait<2>();
+        __syncthreads();
+        if (any) {
+            const uint4* q = query[(r - first) % 3u];
+            float sum[4][2] = {};
+#pragma unroll
+            for (u32 n = 0; n < 4u; n++) {
+                if (PLANTED(FAULT_INDEX_DROPPED_HEAD) && n == 3u) continue;
+                float dot[4][4] = {};
+#pragma unroll
+                for (u32 m = 0; m < 4u; m++) {
+                    const uint4 b = q[(n * 4u + m) * 32u + lane];
+#pragma unroll
+                    for (u32 k = 0; k < 4u; k++) mma_keys(dot[k], a[k][2u * m], b.x, b.y);
+#pragma unroll
+                    for (u32 k = 0; k < 4u; k++) mma_keys(dot[k], a[k][2u * m + 1u], b.z, b.w);
+                }
+#pragma unroll
+                for (u32 k = 0; k < 4u; k++)
+#pragma unroll
+                    for (u32 i = 0; i < 4u; i++) {
+                        const float x = dot[k][i] < 0.0f ? 0.0f : dot[k][i];
+                        sum[k][i >> 1] = FMA(w[2u * n + (i & 1u)], x, sum[k][i >> 1]);
+                    }
+            }
+#pragma unroll
+            for (u32 k = 0; k < 4u; k++)
+#pragma unroll
+                for (u32 half = 0; half < 2u; half++) {
+                    float x = sum[k][half];
+                    x = x + SHUFFLE_XOR(x, 1u);
+                    x = x + SHUFFLE_XOR(x, 2u);
+                    const u32 at = key0 + warp * 64u + k * 16u + half * 8u + g;
+                    if (t == k && at < args.count) {
+                        const bool there = args.candidates ? scored_row(args, row, at) != NO_PICK : at < seen;
+                        args.scores[row * args.scores_stride + at] = there ? x : -infinity();
+                    }
+                }
+        }
+        __syncthreads();
+    }
+}
+
+// The best k of each tile of 16384 scores, ascending by place, ties to the lower one: places into `ids`
+// and, where they go on to another round, their scores. `limit` words a row say how many scores there
+// are: what the row sees, or its candidates' rows. The last round writes picks.
+#define TOPK_LANES 1024u
+#define TOPK_EACH 16u
+#define TOPK_TILE (TOPK_LANES * TOPK_EACH)
+#define TOPK_SHARED (TOPK_TILE * 6u)
+
+// Whether at least `k` lanes hold; also a barrier.
+DEVICE bool at_least(bool holds, u32 k) { return __syncthreads_count(holds) >= int(k); }
+
+CUDA_KERNEL(tile_topk, TileTopkArgs, 1024) {
+    extern __shared__ uint4 tile_shared[];
+    u32* ranks = reinterpret_cast<u32*>(tile_shared);
+    u16* places = reinterpret_cast<u16*>(ranks + TOPK_TILE);
+    __shared__ u32 counts[TOPK_EACH * 32u + 1u];
+    __shared__ u32 part[33];
+    const u32 lane = LANE % 32u, warp = LANE / 32u;
+    const u64 row = GROUP_Y;
+    const u32 tile0 = GROUP_X * TOPK_TILE;
+    u32 count = args.count;
+    if (args.rows) {
+        const u32 seen = seen_of(args.rows, row, args.ratio);
+        count = args.unit > 1u ? (seen + args.unit - 1u) / args.unit : seen;
+    }
+    if (args.n_candidates) count = args.n_candidates[row] * args.candidate_size;
+    if (count > args.count) count = args.count;
+    const float* scores = args.scores + row * args.scores_stride;
+
+    u32 rank[TOPK_EACH], most = 0;
+#pragma unroll
+    for (u32 i = 0; i < TOPK_EACH; i++) {
+        const u32 at = tile0 + i * TOPK_LANES + LANE;
+        rank[i] = at < count ? rank_of(scores[at]) : 0;
+        most = max_bits(most, rank[i]);
+    }
+    // The k-th best of the lanes' best is a bound that at least k scores reach.
+    u32 bound = 0;
+    if (args.k <= TOPK_LANES && tile0 < count)
+        for (u32 bit = 0x80000000u; bit > 0; bit >>= 1)
+            if (at_least(most >= (bound | bit), args.k)) bound |= bit;
+    if (bound == 0) bound = 1u;
+    u32 ballot[TOPK_EACH];
+#pragma unroll
+    for (u32 i = 0; i < TOPK_EACH; i++) {
+        ballot[i] = __ballot_sync(0xffffffffu, rank[i] >= bound);
+        if (lane == i) counts[i * 32u + warp] = __popc(ballot[i]);
+    }
+    __syncthreads();
+    // Sums of the counts before each; warp 0 takes sixteen a lane.
+    if (warp == 0) {
+        u32 own = 0;
+#pragma unroll
+        for (u32 i = 0; i < TOPK_EACH; i++) own += counts[lane * TOPK_EACH + i];
+        u32 before = own;
+        for (u32 apart = 1u; apart < 32u; apart *= 2u) {
+            const u32 other = __shfl_up_sync(0xffffffffu, before, apart);
+            if (lane >= apart) before += other;
+        }
+        if (lane == 31u) counts[TOPK_EACH * 32u] = before;
+        before -= own;
+#pragma unroll
+        for (u32 i = 0; i < TOPK_EACH; i++) {
+            const u32 n = counts[lane * TOPK_EACH + i];
+            counts[lane * TOPK_EACH + i] = before;
+            before += n;
+        }
+    }
+    __syncthreads();
+    const u32 below = (1u << lane) - 1u;
+#pragma unroll
+    for (u32 i = 0; i < TOPK_EACH; i++)
+        if (rank[i] >= bound) {
+            const u32 to = counts[i * 32u + warp] + __popc(ballot[i] & below);
+            ranks[to] = rank[i];
+            places[to] = u16(i * TOPK_LANES + LANE);
+        }
+    const u32 n = counts[TOPK_EACH * 32u];
+    __syncthreads();
+    // The k-th best of what is left, bit by bit; 0 where all of it is chosen.
+    u32 least = 0;
+    if (n > args.k) {
+        if (n <= TOPK_LANES) {
+            const u32 own = LANE < n ? ranks[LANE] : 0;
+            for (u32 bit = 0x80000000u; bit > 0; bit >>= 1)
+                if (at_least(own >= (least | bit), args.k)) least |= bit;
+        } else {
+            for (u32 bit = 0x80000000u; bit > 0; bit >>= 1) {
+                u32 own = 0;
+                for (u32 i = LANE; i < n; i += TOPK_LANES) own += ranks[i] >= (least | bit) ? 1u : 0u;
+                own = __reduce_add_sync(0xffffffffu, own);
+                if (lane == 0) part[warp] = own;
+                __syncthreads();
+                const u32 all = __reduce_add_sync(0xffffffffu, part[lane]);
+                if (all >= args.k) least |= bit;
+                __syncthreads();
+            }
+        }
+    }
+    // Places in order: those above, and the first of the equals as far as there is room.
+    u32 above = 0;
+    for (u32 first = 0; first < n; first += TOPK_LANES) {
+        const bool holds = first + LANE < n && ranks[first + LANE] > least;
+        above += u32(__syncthreads_count(holds));
+    }
+    const u32 room = args.k > above ? args.k - above : 0;
+    const u32 out0 = (row * args.tiles + GROUP_X) * args.k;
+    u32 more = 0, same = 0;
+    for (u32 first = 0; first < n; first += TOPK_LANES) {
+        const u32 at = first + LANE;
+        const u32 own = at < n ? ranks[at] : 0;
+        const bool over = at < n && own > least, equal = at < n && least > 0 && own == least;
+        const u32 overs = __ballot_sync(0xffffffffu, over), equals = __ballot_sync(0xffffffffu, equal);
+        if (lane == 0) part[warp] = __popc(overs) << 16 | __popc(equals);
+        __syncthreads();
+        u32 before = part[lane];
+        u32 all = __reduce_add_sync(0xffffffffu, before);
+        before = __reduce_add_sync(0xffffffffu, lane < warp ? before : 0);
+        const u32 m = more + (before >> 16) + __popc(overs & below);
+        const u32 e = same + (before & 0xffffu) + __popc(equals & below);
+        const bool tie = PLANTED(FAULT_TOPK_TIES_HIGH) ? false : e < room;
+        if (over || (equal && tie)) {
+            const u32 to = m + (e < room ? e : room);
+            const u32 from = tile0 + places[at];
+            u32 id = args.from ? args.from[row * args.scores_stride + from] : from;
+            if (!args.from && args.candidates)
+                id = args.candidates[row * args.candidates_stride + from / args.candidate_size] *
+                         args.candidate_size + from % args.candidate_size;
+            args.ids[out0 + to] = id;
+            if (args.best) args.best[out0 + to] = scores[from];
+        }
+        more += all >> 16;
+        same += all & 0xffffu;
+        __syncthreads();
+    }
+    const u32 total = more + (same < room ? same : room);
+    for (u32 i = total + LANE; i < args.k; i += TOPK_LANES) {
+        args.ids[out0 + i] = NO_PICK;
+        if (args.best) args.best[out0 + i] = -infinity();
+    }
+    if (args.n_picks && LANE == 0) args.n_picks[row] = total;
+}
