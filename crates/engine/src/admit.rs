@@ -237,6 +237,8 @@ impl Scheduler {
         let spared = self.cache.wanted(waiting.map(|job| job.request.prompt.as_slice()));
         let gone = self.cache.insert(ids, snapshot, &spared);
         self.forget(&gone);
+        // The queue's head may share its blocks, and need fewer.
+        self.blocked = false;
     }
 }
 

@@ -97,7 +97,9 @@ impl Turns {
     /// A piece took this long.
     pub(crate) fn piece(&mut self, took: Duration, options: &Prefill) {
         let share = options.decode_share;
-        self.owed += took.mul_f64(share / (1.0 - share));
+        let owed = Duration::try_from_secs_f64(took.as_secs_f64() * share / (1.0 - share));
+        // A share next to 1 owes longer than any time there is.
+        self.owed = self.owed.saturating_add(owed.unwrap_or(Duration::MAX));
         self.round_due = true;
     }
 
@@ -146,6 +148,15 @@ mod tests {
             }
             assert_eq!(taken, rounds, "{share}");
         }
+        // The largest share there is owes replies all time, and no arithmetic fails.
+        let options = Prefill { decode_share: 1.0 - f64::EPSILON / 2.0, ..Prefill::default() };
+        let mut turns = Turns::default();
+        for took in [ms(100), Duration::from_secs(1 << 20)] {
+            turns.piece(took, &options);
+            turns.round(Duration::from_secs(1 << 40));
+            assert!(turns.next(&prompts, true, &options).is_none());
+        }
+        assert!(turns.next(&prompts, false, &options).is_some());
         // What is owed to replies that have ended is owed no more.
         let (options, mut turns) = (Prefill::default(), Turns::default());
         turns.piece(ms(100), &options);

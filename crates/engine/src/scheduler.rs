@@ -50,7 +50,7 @@ pub(crate) struct Scheduler {
     pub(crate) cache: PrefixCache,
     /// Where prefixes are kept beyond this engine's life.
     pub(crate) disk: Option<Disk>,
-    /// Whether the queue's head waits for blocks that only an end frees.
+    /// Whether the queue's head waits for blocks: until some are freed or a prefix is kept.
     pub(crate) blocked: bool,
     /// Requests that have got a slot so far.
     pub(crate) arrivals: u64,

@@ -269,6 +269,44 @@ fn kept_prefixes_give_way_to_requests_and_what_waits_waits_its_turn() {
     assert_eq!(stats.kv_blocks_kept + stats.kv_blocks_free, 4);
 }
 
+#[test]
+fn a_request_that_waits_for_blocks_shares_those_of_a_prompt_that_is_kept_meanwhile() {
+    // Six blocks: the first takes five, four of which the second shares once they are kept.
+    let (permits, gate): (SyncSender<()>, Receiver<()>) = sync_channel(1000);
+    let begun = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&begun);
+    let hook = move |call, _: &[SlotId]| {
+        match call {
+            Call::Begin => drop(count.fetch_add(1, SeqCst)),
+            Call::Windows => drop(gate.recv()),
+            _ => {}
+        }
+        Ok(())
+    };
+    let runner = FakeRunner::new(info(2, 6), hashed(VOCAB)).on_call(hook);
+    let cache = CacheOptions { bytes: 1 << 20, every: usize::MAX };
+    let options = Options { parallel: 2, cache, ..Options::default() };
+    let engine = Engine::start(Box::new(runner), options).unwrap();
+    let first = Request::greedy(ids(1, 1030), 200);
+    let second = Request::greedy([ids(1, 1030), ids(2, 20)].concat(), 30);
+    let mut replies: Vec<Reply> =
+        [&first, &second].map(|request| engine.handle().submit(request.clone()).unwrap()).into();
+    // No round of the first reply has run: nothing ends, and yet the second begins.
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while engine.handle().load().running < 2 {
+        assert!(Instant::now() < deadline);
+    }
+    let started = replies[1].next_blocking();
+    let Some(Event::Started { cached_tokens, .. }) = started else { panic!("{started:?}") };
+    assert_eq!(cached_tokens, 1030);
+    // Once each, and once more for what was kept.
+    assert_eq!(begun.load(SeqCst), 3);
+    drop(permits);
+    for (request, reply) in [first, second].iter().zip(&mut replies) {
+        assert_eq!(drain(reply).0, serial(request));
+    }
+}
+
 /// A prompt that grows from another one's beginning, or a new one.
 fn request() -> impl Strategy<Value = Request> {
     let marks = prop::collection::btree_set(1..600usize, 0..3);

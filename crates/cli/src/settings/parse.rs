@@ -79,8 +79,11 @@ fn help(declared: &Declared) -> String {
     if let Kind::Choice(words) = declared.kind {
         notes.push(words.join("|"));
     }
-    if let Kind::Int { .. } | Kind::Float { .. } | Kind::Ints { .. } | Kind::Floats { .. } =
-        declared.kind
+    if let Kind::Int { .. }
+    | Kind::Float { .. }
+    | Kind::Share
+    | Kind::Ints { .. }
+    | Kind::Floats { .. } = declared.kind
     {
         notes.push(declared.kind.accepted());
     }

@@ -281,7 +281,7 @@ pub static PREFILL_ORDER: Setting<String> = Setting::new(Declared {
 /// What replies get of the time while prompts wait.
 pub static DECODE_SHARE: Setting<f64> = Setting::new(Declared {
     name: "decode-share",
-    kind: Kind::Float { min: 0.0, max: 0.99 },
+    kind: Kind::Share,
     default: "0.25",
     category: Category::Resources,
     commands: &[Serve, Plan, Doctor],

@@ -22,6 +22,8 @@ pub enum Kind {
         /// The most accepted.
         max: f64,
     },
+    /// A decimal number from 0 to under 1.
+    Share,
     /// Any text; what it means in `--help`.
     Text(&'static str),
     /// One of these words.
@@ -55,7 +57,7 @@ pub enum Value {
     Switch(bool),
     /// Of [`Kind::Int`].
     Int(u64),
-    /// Of [`Kind::Float`].
+    /// Of [`Kind::Float`] and [`Kind::Share`].
     Float(f64),
     /// Of [`Kind::Text`], [`Kind::Choice`] and [`Kind::File`].
     Text(String),
@@ -73,7 +75,7 @@ impl Kind {
         match self {
             Self::Switch => "",
             Self::Int { .. } => "N",
-            Self::Float { .. } => "X",
+            Self::Float { .. } | Self::Share => "X",
             Self::Text(meaning) | Self::Texts(meaning) => meaning,
             Self::Choice(_) => "WORD",
             Self::Ids => "ID,ID,...",
@@ -92,6 +94,7 @@ impl Kind {
             Self::Int { min, max: u64::MAX } => format!("a whole number of at least {min}"),
             Self::Int { min, max } => format!("a whole number from {min} to {max}"),
             Self::Float { min, max } => format!("a number from {min} to {max}"),
+            Self::Share => "a number from 0 to under 1".into(),
             Self::Text(_) | Self::Texts(_) => "any text but an empty one".into(),
             Self::Choice(words) => words.join(", "),
             Self::Ids => "whole numbers separated by commas, e.g. 5,9,2".into(),
@@ -121,6 +124,10 @@ impl Kind {
             Self::Float { min, max } => {
                 let value = trimmed.parse::<f64>().ok()?;
                 (min..=max).contains(&value).then_some(Value::Float(value))
+            }
+            Self::Share => {
+                let value = trimmed.parse::<f64>().ok()?;
+                (0.0..1.0).contains(&value).then_some(Value::Float(value))
             }
             Self::Ints { min, max } => {
                 list(trimmed, |value| (min..=max).contains(value)).map(Value::Ids)
@@ -178,6 +185,12 @@ mod tests {
         assert_eq!(kind.read("2"), Some(Value::Float(2.0)));
         for bad in ["-0.1", "2.01", "nan", "inf", "warm"] {
             assert_eq!(kind.read(bad), None, "{bad:?}");
+        }
+        for (good, value) in [("0", 0.0), ("0.995", 0.995), ("0.9999999999", 0.999_999_999_9)] {
+            assert_eq!(Kind::Share.read(good), Some(Value::Float(value)));
+        }
+        for bad in ["1", "-0.1", "nan", "0.99999999999999999999"] {
+            assert_eq!(Kind::Share.read(bad), None, "{bad:?}");
         }
     }
 
