@@ -177,6 +177,11 @@ impl GpuOps {
         })
     }
 
+    /// Sets the rows up to which a pass's launches go to the device as one tape.
+    pub fn tape_up_to(&mut self, rows: usize) {
+        self.queue.tape_up_to(rows);
+    }
+
     /// The launches of the pass that waits, where it is one that may be replayed.
     pub fn waiting(&self) -> &Tape {
         self.queue.waiting()

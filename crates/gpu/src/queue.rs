@@ -8,13 +8,14 @@ use finback_ops::{OpsError, OpsResult};
 
 /// Rows up to which a pass is taped. A round of few rows comes again and may be replayed; a piece of a
 /// prompt does not, and its first launches may as well run while the others are made.
-pub const TAPED_ROWS: usize = 128;
+const TAPED_ROWS: usize = 128;
 
 /// A device and the launches that it has not got yet.
 pub struct Queue {
     device: Box<dyn Device>,
     tape: Tape,
     taped: bool,
+    taped_rows: usize,
     scratch: Vec<u8>,
     /// Counts the tapes that were run.
     flushed: u64,
@@ -23,7 +24,14 @@ pub struct Queue {
 impl Queue {
     /// A queue with nothing in it.
     pub fn new(device: Box<dyn Device>) -> Self {
-        Self { device, tape: Tape::new(), taped: true, scratch: Vec::new(), flushed: 0 }
+        Self {
+            device,
+            tape: Tape::new(),
+            taped: true,
+            taped_rows: TAPED_ROWS,
+            scratch: Vec::new(),
+            flushed: 0,
+        }
     }
 
     /// The device's name.
@@ -34,8 +42,18 @@ impl Queue {
     /// Runs what waits, and takes launches of a pass of `rows` rows from now on.
     pub fn begin(&mut self, rows: usize) -> OpsResult {
         self.flush()?;
-        self.taped = rows <= TAPED_ROWS;
+        self.taped = rows <= self.taped_rows;
         Ok(())
+    }
+
+    /// Sets the rows up to which a pass is taped.
+    pub fn tape_up_to(&mut self, rows: usize) {
+        self.taped_rows = rows;
+    }
+
+    /// Whether the pass that began is taped.
+    pub fn is_taped(&self) -> bool {
+        self.taped
     }
 
     /// A launch; one of no groups is none.

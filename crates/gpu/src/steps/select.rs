@@ -8,7 +8,6 @@ use super::attention::Turned;
 use crate::batch::ROW_WORDS;
 use crate::ops::GpuOps;
 use crate::products::{Of, Out, word};
-use crate::queue::TAPED_ROWS;
 use crate::state::Source;
 
 /// How a layer's choice relates to the candidate blocks.
@@ -153,7 +152,7 @@ impl GpuOps {
         });
         let seen = (end.max().unwrap_or(0) / source.ratio).max(1);
         let lanes = LANES as usize;
-        let bound = match self.batch.rows <= TAPED_ROWS {
+        let bound = match self.queue.is_taped() {
             true => seen.next_power_of_two().max(lanes),
             false => seen.next_multiple_of(lanes),
         };

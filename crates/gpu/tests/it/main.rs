@@ -3,5 +3,12 @@
 // All of it is test code, helpers included.
 #![allow(clippy::unwrap_used)]
 
+mod agree;
 mod load;
+mod refusals;
+mod rows;
+mod states;
+mod tapes;
+mod trace;
 mod vectors;
+mod watched;
