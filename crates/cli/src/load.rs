@@ -5,25 +5,23 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use finback_checkpoint::is_there;
-use finback_cpu::simd::Isa;
-use finback_cpu::{CpuOps, CpuOptions};
 use finback_engine::{CacheOptions, DiskOptions, Engine, Options, Order, Parts, Prefill, Profile};
 use finback_model::inspect::Census;
-use finback_model::plan::{Plan, PlanRequest, Verdict, plan, pool_that_fits};
+use finback_model::plan::{Kind, Plan, PlanRequest, Verdict, plan, pool_that_fits};
 use finback_model::{Config, ModelRunner, WINDOW_ROWS, spec};
-use finback_ops::{BLOCK_POSITIONS, Limits, ModelSpec, Numerics, Ops, Timed};
+use finback_ops::{BLOCK_POSITIONS, Limits, ModelSpec, Numerics};
 use finback_protocol::Defaults;
 
+use crate::backend::Backend;
 use crate::identity;
 use crate::machine;
 use crate::open::{self, GENERATION_FILE, Opened};
 use crate::outfile::OutFile;
 use crate::profile::Recording;
 use crate::settings::table::{
-    BACKEND, CONTEXT, DECODE_SHARE, DRAFT_CONFIDENCE, DRAFT_TOKENS, ISA, NO_DRAFTS, NUMERICS,
-    PARALLEL, PLAIN_STREAMS, POOL_TOKENS, PREFILL_BUDGET, PREFILL_CHUNK, PREFILL_ORDER,
-    PROFILE_ROUNDS, PROMPT_CACHE_DIR, PROMPT_CACHE_DISK_GIB, PROMPT_CACHE_EVERY, PROMPT_CACHE_GIB,
-    QUEUE, THINKING, THREADS,
+    BACKEND, CONTEXT, DECODE_SHARE, DRAFT_CONFIDENCE, DRAFT_TOKENS, NO_DRAFTS, NUMERICS, PARALLEL,
+    PLAIN_STREAMS, POOL_TOKENS, PREFILL_BUDGET, PREFILL_ORDER, PROFILE_ROUNDS, PROMPT_CACHE_DIR,
+    PROMPT_CACHE_DISK_GIB, PROMPT_CACHE_EVERY, PROMPT_CACHE_GIB, QUEUE, THINKING,
 };
 use crate::settings::{UsageError, Values};
 
@@ -43,7 +41,7 @@ pub struct Prepared {
     pub numerics: &'static str,
     spec: Arc<ModelSpec>,
     limits: Limits,
-    cpu: CpuOptions,
+    backend: Backend,
     options: Options,
     /// Where prefixes outlive the process.
     disk: Option<DiskOptions>,
@@ -53,7 +51,7 @@ pub struct Prepared {
 
 /// Opens and checks the checkpoint that the settings name, and plans its start.
 pub fn prepare(values: &Values) -> anyhow::Result<Prepared> {
-    let cpu = cpu_options(values)?;
+    let backend = Backend::open(values)?;
     let opened = open::open(values)?;
     let (name, numerics) = match values.get(&NUMERICS).as_str() {
         "plain" => ("plain", Numerics::PLAIN),
@@ -67,21 +65,23 @@ pub fn prepare(values: &Values) -> anyhow::Result<Prepared> {
         spec.drafter = None;
     }
     let block = spec.drafter.as_ref().map_or(0, |drafter| drafter.block);
-    let mut limits = limits(values, &opened.config, block);
-    let memory = machine::memory().map_or(u64::MAX, |(_, available)| available);
+    let chunk = backend.chunk(values);
+    let mut limits = limits(values, &opened.config, chunk, block);
+    let host = machine::memory().map_or(u64::MAX, |(_, available)| available);
     let mut cache_bytes = (values.get(&PROMPT_CACHE_GIB) * f64::from(1 << 30)) as u64;
     if values.is_default(&PROMPT_CACHE_GIB) {
         // What nobody asked for keeps no small machine from a start.
-        cache_bytes = cache_bytes.min(memory / 16);
+        cache_bytes = cache_bytes.min(host / 16);
     }
     let mut request = PlanRequest {
         slots: limits.slots,
         context: limits.context,
         pool_positions: limits.blocks * BLOCK_POSITIONS,
         cache_bytes,
-        workspace_bytes: CpuOps::workspace_bytes(&spec, &limits, cpu),
+        workspace_bytes: backend.workspace_bytes(&spec, &limits)?,
         drafts,
-        memory_bytes: memory,
+        memory_bytes: backend.memory()?,
+        device: backend.is_device(),
     };
     limits.blocks = blocks(values, &opened.config, &census, &request)?;
     request.pool_positions = limits.blocks * BLOCK_POSITIONS;
@@ -98,7 +98,7 @@ pub fn prepare(values: &Values) -> anyhow::Result<Prepared> {
         draft_confidence: values.get(&DRAFT_CONFIDENCE) as f32,
         queue: values.get(&QUEUE).unwrap_or(usize::MAX),
         prefill: Prefill {
-            chunk: values.get(&PREFILL_CHUNK),
+            chunk,
             budget: values.get(&PREFILL_BUDGET).unwrap_or(usize::MAX),
             order: match values.get(&PREFILL_ORDER).as_str() {
                 "fcfs" => Order::Fcfs,
@@ -122,7 +122,7 @@ pub fn prepare(values: &Values) -> anyhow::Result<Prepared> {
         numerics: name,
         spec,
         limits,
-        cpu,
+        backend,
         options,
         disk,
         profile,
@@ -133,6 +133,12 @@ impl Prepared {
     /// Positions one request can have.
     pub fn context(&self) -> usize {
         self.limits.context
+    }
+
+    /// Bytes of host memory that its start allocates.
+    pub fn host_bytes(&self) -> u64 {
+        let kind = if self.backend.is_device() { Kind::Host } else { Kind::Allocated };
+        self.plan.bytes(kind)
     }
 
     /// Whether it starts here.
@@ -155,15 +161,9 @@ impl Prepared {
         let file = |file| OutFile::create("--profile-rounds", file);
         let file = self.profile.as_ref().map(file).transpose()?;
         let spec = Arc::clone(&self.spec);
-        let ops = CpuOps::new(Arc::clone(&spec), self.limits, self.cpu)?;
-        let (ops, recording): (Box<dyn Ops>, _) = match file {
-            None => (Box::new(ops), None),
-            Some(file) => {
-                let (timed, steps) = Timed::new(ops);
-                let profile = Profile::new(steps);
-                (Box::new(timed), Some(Recording { profile, file }))
-            }
-        };
+        let (ops, steps) = self.backend.start(Arc::clone(&spec), self.limits, file.is_some())?;
+        let recording =
+            file.zip(steps).map(|(file, steps)| Recording { profile: Profile::new(steps), file });
         let runner = Box::new(ModelRunner::new(ops, spec));
         let profile = recording.as_ref().map(|recording| recording.profile.clone());
         let parts = Parts { profile, disk: self.disk.clone(), clock: None };
@@ -189,17 +189,6 @@ fn disk(
     Ok(Some(DiskOptions { dir: PathBuf::from(dir), bytes, key }))
 }
 
-fn cpu_options(values: &Values) -> anyhow::Result<CpuOptions> {
-    let isa = match values.get(&ISA).as_str() {
-        "auto" => Isa::detect(),
-        name => Isa::named(name).ok_or_else(|| {
-            let here: Vec<&str> = Isa::available().map(Isa::name).collect();
-            UsageError(format!("--isa: found \"{name}\", accepted here: auto, {}", here.join(", ")))
-        })?,
-    };
-    Ok(CpuOptions { threads: values.get(&THREADS).unwrap_or_else(machine::cores), isa })
-}
-
 /// Blocks of the KV pool: as asked for, or what every slot may fill, as far as it fits.
 fn blocks(
     values: &Values,
@@ -223,14 +212,14 @@ fn blocks(
 }
 
 /// What every slot may fill; the pool is cut later.
-fn limits(values: &Values, config: &Config, draft_tokens: usize) -> Limits {
+fn limits(values: &Values, config: &Config, chunk: usize, draft_tokens: usize) -> Limits {
     // A command with one user does not take it.
     let slots = values.get(&PARALLEL).max(1);
     let context =
         values.get(&CONTEXT).unwrap_or_else(|| config.max_position_embeddings.min(DEFAULT_CONTEXT));
     Limits {
         slots,
-        rows: values.get(&PREFILL_CHUNK).max(slots * WINDOW_ROWS.max(draft_tokens)),
+        rows: chunk.max(slots * WINDOW_ROWS.max(draft_tokens)),
         logit_rows: ModelRunner::logit_rows(slots),
         context,
         blocks: slots * context.div_ceil(BLOCK_POSITIONS),

@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 done, 1 failed, 2 a mistake on the command line or in the environment.
 
+mod backend;
 mod commands;
 mod demo;
 mod device;

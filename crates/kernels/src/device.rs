@@ -58,6 +58,12 @@ pub trait Device: Send {
 
     /// Whether it has this kernel: tiles are some devices' own.
     fn has(&self, kernel: &Kernel) -> bool;
+
+    /// Whether it notices a missing barrier whatever the values are. Others leave that to a race
+    /// checker beside them.
+    fn sees_races(&self) -> bool {
+        false
+    }
 }
 
 /// The host as a device.

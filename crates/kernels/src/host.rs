@@ -167,6 +167,10 @@ impl Device for Host {
     fn has(&self, kernel: &Kernel) -> bool {
         kernel.host.is_some()
     }
+
+    fn sees_races(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

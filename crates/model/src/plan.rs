@@ -23,6 +23,8 @@ pub struct PlanRequest {
     pub drafts: bool,
     /// Bytes of memory there are for it.
     pub memory_bytes: u64,
+    /// Whether that memory is a device's: weights are copied there whole, kept prefixes stay outside.
+    pub device: bool,
 }
 
 /// How an item takes memory.
@@ -35,6 +37,8 @@ pub enum Kind {
     Mapped,
     /// Mapped and read by row: takes next to no memory.
     ByRow,
+    /// Allocated in host memory, where the rest is a device's.
+    Host,
 }
 
 /// One line of a plan.
@@ -92,6 +96,7 @@ pub fn plan(config: &Config, census: &Census, request: &PlanRequest) -> Plan {
     let mut plan = Plan { items, verdict, reason, blocks, position_bytes };
     (plan.verdict, plan.reason) = match refusal(config, request, blocks) {
         Some(reason) => (Verdict::Refused, reason),
+        None if request.device => weigh_on_device(&plan, request.memory_bytes),
         None => weigh(&plan, request.memory_bytes),
     };
     plan
@@ -126,10 +131,14 @@ fn items(config: &Config, census: &Census, r: &PlanRequest, blocks: usize) -> Ve
     let drafts = census.bytes(|w| w.class == Class::Drafts);
     let target = census.bytes(|w| w.class != Class::Drafts) - tables;
     let item = |name, bytes, kind, how| PlanItem { name, bytes, kind, how };
+    let (weights, cache) = match r.device {
+        true => (Kind::Allocated, Kind::Host),
+        false => (Kind::Mapped, Kind::Allocated),
+    };
     let mut items = vec![item(
         "weights",
         target,
-        Kind::Mapped,
+        weights,
         format!("{} layers, embedding and head, as stored", config.num_hidden_layers),
     )];
     if let Some(engram) = &config.engram {
@@ -142,7 +151,7 @@ fn items(config: &Config, census: &Census, r: &PlanRequest, blocks: usize) -> Ve
     };
     if let Some(d) = config.drafts.as_ref().filter(|_| r.drafts) {
         let how = format!("{} draft blocks, as stored", d.layers);
-        items.push(item("drafter weights", drafts, Kind::Mapped, how));
+        items.push(item("drafter weights", drafts, weights, how));
         let bytes = slots * state.draft_rings;
         items.push(item("drafter rings", bytes, Kind::Allocated, ring(d.layers)));
     }
@@ -155,7 +164,7 @@ fn items(config: &Config, census: &Census, r: &PlanRequest, blocks: usize) -> Ve
     items.push(item("open groups", slots * state.open_groups, Kind::Allocated, how));
     if r.cache_bytes > 0 {
         let how = "kept prefixes outside the pool, at most".to_owned();
-        items.push(item("prefix cache", r.cache_bytes, Kind::Allocated, how));
+        items.push(item("prefix cache", r.cache_bytes, cache, how));
     }
     let how = "the backend's buffers of one pass".to_owned();
     items.push(item("workspace", r.workspace_bytes, Kind::Allocated, how));
@@ -197,6 +206,20 @@ fn weigh(plan: &Plan, memory: u64) -> (Verdict, String) {
     (Verdict::Fits, format!("{a} to allocate + {m} of weights = {sum} of {all}"))
 }
 
+/// A device holds all of it or none: nothing is read from the disk in a round.
+fn weigh_on_device(plan: &Plan, memory: u64) -> (Verdict, String) {
+    let allocated = plan.bytes(Kind::Allocated);
+    let [sum, all] = [allocated, memory].map(human);
+    if allocated <= memory {
+        return (Verdict::Fits, format!("{sum} to allocate of {all} free on the device"));
+    }
+    let large = plan.items.iter().filter(|item| item.kind == Kind::Allocated);
+    let parts: Vec<String> =
+        large.map(|item| format!("{} {}", item.name, human(item.bytes))).collect();
+    let parts = parts.join(" + ");
+    (Verdict::Refused, format!("{parts} = {sum} is more than {all} free on the device"))
+}
+
 /// Bytes for a reader, in decimal units, three digits or so.
 pub fn human(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
@@ -227,6 +250,7 @@ mod tests {
             workspace_bytes: 1_000_000_000,
             drafts: true,
             memory_bytes: 400_000_000_000,
+            device: false,
         }
     }
 
@@ -266,6 +290,26 @@ mod tests {
             "1.13 GB to allocate is more than 1.00 GB of memory, of which the KV pool (--pool-tokens) \
              is 117 MB: 512 blocks x 256 positions x 890 B"
         );
+    }
+
+    #[test]
+    fn a_device_holds_the_weights_or_refuses_them() {
+        let request = |memory_bytes| PlanRequest {
+            memory_bytes,
+            device: true,
+            cache_bytes: 5_000_000,
+            ..request()
+        };
+        let p = release_plan(request(400_000_000_000));
+        let host = release_plan(super::tests::request());
+        let held = host.bytes(Kind::Allocated) + host.bytes(Kind::Mapped);
+        assert_eq!((p.verdict, p.bytes(Kind::Allocated)), (Verdict::Fits, held), "{}", p.reason);
+        assert_eq!((p.bytes(Kind::Mapped), p.bytes(Kind::Host)), (0, 5_000_000));
+        assert_eq!(release_plan(request(held)).verdict, Verdict::Fits);
+        let p = release_plan(request(held - 1));
+        assert_eq!(p.verdict, Verdict::Refused);
+        assert!(p.reason.starts_with("weights ") && p.reason.contains(" + workspace 1.00 GB = "));
+        assert!(p.reason.ends_with(" free on the device"), "{}", p.reason);
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! `finback contract`: every kernel held to its gates, and every gate to planted faults.
 
 use anyhow::bail;
-use finback_kernels::contract::{self, Report, Verdict};
+use finback_kernels::contract::{self, Report, Scope, Verdict};
 use finback_kernels::manifest::KERNELS;
 use serde_json::{Value, json};
 
 use crate::device;
 use crate::output::print;
-use crate::settings::contract::{DEVICE, KERNEL};
+use crate::settings::contract::{DEVICE, KERNEL, NO_FAULTS};
 use crate::settings::table::JSON;
 use crate::settings::{UsageError, Values};
 
@@ -20,7 +20,8 @@ pub fn run(values: &Values) -> anyhow::Result<()> {
         let names = names.join(", ");
         return Err(UsageError(format!("--kernel: found {name:?}, wanted one of {names}")).into());
     }
-    let report = contract::run(&mut *device, only.as_deref(), |_| {});
+    let scope = Scope { only: only.as_deref(), no_faults: values.get(&NO_FAULTS) };
+    let report = contract::run(&mut *device, scope, |_| {});
     print(&if values.get(&JSON) { format!("{}\n", to_json(&report)) } else { report.text() })?;
     if !report.is_green() {
         let (_, fails, _, missed) = report.counts();
@@ -56,6 +57,7 @@ fn to_json(report: &Report) -> Value {
             json!({
                 "kernel": kernel.kernel, "shapes": kernel.shapes, "passes": kernel.passes(),
                 "gates": gates, "faults": faults,
+                "faults_skipped": kernel.faults_skipped,
             })
         })
         .collect();
@@ -63,5 +65,6 @@ fn to_json(report: &Report) -> Value {
     json!({
         "device": report.device, "kernels": kernels, "passes": passes, "fails": fails,
         "faults_red": red, "faults_missed": missed,
+        "skipped": report.skipped,
     })
 }

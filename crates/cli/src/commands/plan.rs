@@ -45,6 +45,7 @@ fn kind(kind: Kind) -> &'static str {
         Kind::Allocated => "allocated",
         Kind::Mapped => "mapped",
         Kind::ByRow => "by row",
+        Kind::Host => "host",
     }
 }
 
@@ -76,6 +77,7 @@ fn to_json(plan: &Plan, context: usize) -> Value {
         "allocated_bytes": plan.bytes(Kind::Allocated),
         "mapped_bytes": plan.bytes(Kind::Mapped),
         "by_row_bytes": plan.bytes(Kind::ByRow),
+        "host_bytes": plan.bytes(Kind::Host),
         "items": items,
     })
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use finback_model::plan::Kind;
 use finback_server::{App, Signals, serve};
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -50,7 +49,7 @@ pub async fn run(values: &Values) -> anyhow::Result<()> {
     let keepalive = Duration::from_secs(values.get(&KEEPALIVE_SECONDS));
     let app = App::new(Arc::new(api), engine.handle())
         .with_keepalive(keepalive)
-        .with_planned(program + prepared.plan.bytes(Kind::Allocated));
+        .with_planned(program + prepared.host_bytes());
     let drain = Duration::from_secs(values.get(&DRAIN_SECONDS));
     serve(listener, app, drain, &signals).await.context("the server")?;
     // A round is recorded after its last token is said: only a thread that has ended has told all.

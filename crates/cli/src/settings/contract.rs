@@ -6,7 +6,7 @@ use super::{Category, Command::Contract, Declared, Kind, Setting, table::BASE};
 const CONTRACT: Declared =
     Declared { category: Category::Contract, env: false, commands: &[Contract], ..BASE };
 
-pub(super) static ALL: &[&Declared] = &[&DEVICE.declared, &KERNEL.declared];
+pub(super) static ALL: &[&Declared] = &[&DEVICE.declared, &KERNEL.declared, &NO_FAULTS.declared];
 
 /// Where kernels run.
 pub static DEVICE: Setting<String> = Setting::new(Declared {
@@ -14,6 +14,15 @@ pub static DEVICE: Setting<String> = Setting::new(Declared {
     kind: Kind::Choice(&["emu", "cuda", "metal"]),
     default: "emu",
     help: "Device that runs the kernels: emu is the host, each lane a fiber",
+    ..CONTRACT
+});
+
+/// Whether planted faults are left out.
+pub static NO_FAULTS: Setting<bool> = Setting::new(Declared {
+    name: "no-faults",
+    kind: Kind::Switch,
+    unset: "every planted fault must be seen",
+    help: "Plants no faults: for a race checker beside it, which would report theirs",
     ..CONTRACT
 });
 

@@ -169,11 +169,11 @@ pub static CACHE_DIR: Setting<Option<String>> = Setting::new(Declared {
 /// The device the model runs on.
 pub static BACKEND: Setting<String> = Setting::new(Declared {
     name: "backend",
-    kind: Kind::Choice(&["cpu"]),
+    kind: Kind::Choice(&["cpu", "cuda"]),
     default: "cpu",
     category: Category::Resources,
     commands: ENGINE,
-    help: "Device the model runs on",
+    help: "Device the model runs on: the processor, or an NVIDIA GPU",
     ..BASE
 });
 
@@ -251,7 +251,8 @@ pub static PREFILL_CHUNK: Setting<usize> = Setting::new(Declared {
     default: "256",
     category: Category::Resources,
     commands: ENGINE,
-    help: "Prompt tokens run in one piece; a reply's bits do not depend on it",
+    help: "Prompt tokens run in one piece, 4096 on a GPU where it is not set; a reply's bits do not \
+           depend on it",
     ..BASE
 });
 

@@ -8,7 +8,11 @@ fn the_contract_holds_on_the_host() {
     let summary = text.lines().last().expect("a summary");
     let words: Vec<&str> = summary.split(' ').collect();
     assert_eq!(words[..2], ["SUMMARY", "device=emu"], "{summary}");
-    assert_eq!(words[4..], ["fails=0", words[5], "faults_missed=0", "skipped=0"], "{summary}");
+    assert_eq!(
+        words[4..],
+        ["fails=0", words[5], "faults_missed=0", "skipped=0", "faults_skipped=0"],
+        "{summary}"
+    );
     // Every kernel has a line of its own in the table.
     let kernels: usize = words[2].trim_start_matches("kernels=").parse().expect("a count");
     let rows = text.lines().filter(|line| line.contains("  skipped  ")).count();

@@ -47,6 +47,8 @@ pub struct KernelResult {
     pub gates: Vec<(Gate, Verdict)>,
     /// Its planted faults.
     pub faults: Vec<FaultResult>,
+    /// Planted faults left out, or left to the device's race checker.
+    pub faults_skipped: usize,
 }
 
 impl KernelResult {
@@ -88,10 +90,11 @@ impl Report {
         let (passes, fails, red, missed) = self.counts();
         format!(
             "SUMMARY device={} kernels={} passes={passes} fails={fails} faults_red={red} \
-             faults_missed={missed} skipped={}",
+             faults_missed={missed} skipped={} faults_skipped={}",
             self.device,
             self.kernels.len(),
-            self.skipped.len()
+            self.skipped.len(),
+            self.kernels.iter().map(|kernel| kernel.faults_skipped).sum::<usize>()
         )
     }
 
