@@ -39,14 +39,14 @@ impl Chat {
         params.logprobs = logprobs(&mut body)?;
         check_messages(body.get_mut("messages"))?;
         body.put("model", FORMAT.into());
-        let options = ConversionOptions::new().with_default_thinking_mode(thinking);
-        debug_assert!(options.model_versions_by_name.contains_key(FORMAT));
-        let mut conversation =
-            read(&body.into_value())?.convert(options).map_err(|error| match error {
-                ConversionError::BadRequest { detail } | ConversionError::Internal { detail } => {
-                    Error::conversation(&detail)
-                }
-            })?;
+        let body = body.into_value();
+        let converted = read(&body)?.convert(options(thinking));
+        let mut conversation = converted.map_err(|error| match error {
+            ConversionError::BadRequest { detail } | ConversionError::Internal { detail } => {
+                Error::conversation(at_fault(body.clone(), thinking), &detail)
+            }
+        })?;
+        drop(body);
         conversation.stream = params.stream;
         conversation.response_options.include_usage = params.include_usage;
         conversation.parsing_options.stop_sequences.clone_from(&params.stop);
@@ -63,6 +63,33 @@ impl Chat {
         let prompt = tokenizer.encode(&rendered.prompt, &rendered.special_ranges)?;
         Ok(Self { prompt, conversation, params })
     }
+}
+
+fn options(thinking: bool) -> ConversionOptions {
+    let options = ConversionOptions::new().with_default_thinking_mode(thinking);
+    debug_assert!(options.model_versions_by_name.contains_key(FORMAT));
+    options
+}
+
+/// The field of a body that makes no conversation: of the tools the one without which a plain message
+/// would make one, where it makes none with them.
+fn at_fault(mut body: Value, thinking: bool) -> &'static str {
+    body["messages"] = json!([{"role": "user", "content": "Hi"}]);
+    let converts = |body: &Value| {
+        ChatCompletionRequest::deserialize(body)
+            .is_ok_and(|request| request.convert(options(thinking)).is_ok())
+    };
+    if converts(&body) {
+        return "messages";
+    }
+    let without = |body: &mut Value, field: &str| {
+        body[field] = Value::Null;
+        converts(body)
+    };
+    ["tool_choice", "tools"]
+        .into_iter()
+        .find(|field| without(&mut body, field))
+        .unwrap_or("messages")
 }
 
 /// `logprobs` and `top_logprobs`.
@@ -125,7 +152,7 @@ fn read(body: &Value) -> Result<ChatCompletionRequest, Error> {
             return Err(Error::value(field, value, reason("value", &error)));
         }
     }
-    Err(Error::conversation(&error.to_string()))
+    Err(Error::conversation("messages", &error.to_string()))
 }
 
 /// What a part of the request lacks, as what is accepted. The error may quote it, line ends and all.

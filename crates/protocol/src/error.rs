@@ -51,9 +51,11 @@ pub enum Error {
         /// The served id.
         served: String,
     },
-    /// Messages that make no conversation.
-    #[error("messages cannot be converted: {detail}")]
+    /// Messages, or the tools beside them, that make no conversation.
+    #[error("{field} cannot be converted: {detail}")]
     Conversation {
+        /// `messages`, `tools` or `tool_choice`.
+        field: &'static str,
         /// What the conversion says.
         detail: String,
     },
@@ -83,10 +85,9 @@ impl Error {
     #[must_use]
     pub fn param(&self) -> Option<&str> {
         match self {
-            Self::Missing { field, .. } => Some(field),
+            Self::Missing { field, .. } | Self::Conversation { field, .. } => Some(field),
             Self::Value { field, .. } | Self::Unsupported { field, .. } => Some(field),
             Self::Model { .. } => Some("model"),
-            Self::Conversation { .. } => Some("messages"),
             Self::Refused(Refusal::NoTokens) => Some("max_tokens"),
             Self::Refused(Refusal::NoSuchBias { .. }) => Some("logit_bias"),
             Self::Refused(Refusal::EmptyPrompt | Refusal::NoSuchToken { .. }) => Some("prompt"),
@@ -103,7 +104,8 @@ impl Error {
             Self::Value { .. } => "invalid_value",
             Self::Unsupported { .. } => "unsupported_value",
             Self::Model { .. } => "model_not_found",
-            Self::Conversation { .. } => "invalid_messages",
+            Self::Conversation { field: "messages", .. } => "invalid_messages",
+            Self::Conversation { .. } => "invalid_value",
             Self::Tokenizer(_) => "tokenizer_error",
             Self::TooLong { .. } | Self::Refused(Refusal::Context { .. }) => {
                 "context_length_exceeded"
@@ -114,9 +116,10 @@ impl Error {
         }
     }
 
-    /// Messages that make no conversation. The detail may quote them, line ends and all.
-    pub(crate) fn conversation(detail: &str) -> Self {
-        Self::Conversation { detail: detail.split_whitespace().collect::<Vec<_>>().join(" ") }
+    /// A field that makes no conversation. The detail may quote it, line ends and all.
+    pub(crate) fn conversation(field: &'static str, detail: &str) -> Self {
+        let detail = detail.split_whitespace().collect::<Vec<_>>().join(" ");
+        Self::Conversation { field, detail }
     }
 
     /// `field` holds `found`, which is none of `accepted`.

@@ -1,7 +1,5 @@
 //! The parameters that every route shares, and their defaults.
 
-use std::collections::BTreeMap;
-
 use finback_ops::{Penalties, Sampling};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -206,18 +204,20 @@ fn bias(body: &mut Body) -> Result<Vec<(u32, f32)>, Error> {
     let Some(entries) = value.as_object().filter(|entries| entries.len() <= MOST_BIASES) else {
         return Err(Error::value("logit_bias", &value, accepted));
     };
-    // A map: "07" is the same id as "7", and the last one counts.
-    let mut bias = BTreeMap::new();
+    let mut bias = Vec::new();
     for (key, value) in entries {
-        let id: u32 = key.parse().map_err(|_| {
-            Error::value("logit_bias", &Value::from(key.as_str()), "token ids as keys")
+        // "05" would be a second name of 5.
+        let id = key.parse().ok().filter(|id: &u32| id.to_string() == *key).ok_or_else(|| {
+            let accepted = "token ids as keys, without a sign or leading zeros";
+            Error::value("logit_bias", &Value::from(key.as_str()), accepted)
         })?;
         let add = value.as_f64().filter(|add| (-100.0..=100.0).contains(add)).ok_or_else(|| {
             Error::value(format!("logit_bias.{key}"), value, "a number from -100 to 100")
         })?;
-        bias.insert(id, add as f32);
+        bias.push((id, add as f32));
     }
-    Ok(bias.into_iter().collect())
+    bias.sort_unstable_by_key(|&(id, _)| id);
+    Ok(bias)
 }
 
 fn stop(body: &mut Body) -> Result<Vec<String>, Error> {

@@ -51,8 +51,11 @@ impl ApiError {
 
     /// The `{"error": ...}` object.
     pub(crate) fn body(&self) -> Value {
-        let kind =
-            if self.status.is_server_error() { "server_error" } else { "invalid_request_error" };
+        let kind = match self.status {
+            StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
+            status if status.is_server_error() => "server_error",
+            _ => "invalid_request_error",
+        };
         json!({"error": {
             "message": self.message, "type": kind, "param": self.param, "code": self.code,
         }})

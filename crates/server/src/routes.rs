@@ -3,9 +3,10 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
-use axum::http::StatusCode;
 use axum::http::header::EXPECT;
+use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use finback_protocol::{Api, Error, Prepared};
 use http_body_util::BodyExt;
@@ -69,13 +70,19 @@ pub(crate) async fn models(State(app): State<App>) -> Json<Value> {
 /// `GET /v1/models/{id}`
 pub(crate) async fn model(
     State(app): State<App>,
-    Path(id): Path<String>,
+    id: Result<Path<String>, PathRejection>,
+    uri: Uri,
 ) -> Result<Json<Value>, ApiError> {
     let options = app.api.options();
-    if id == options.model || options.aliases.contains(&id) {
-        return Ok(Json(describe(&app)));
-    }
-    Err(Error::Model { found: format!("{id:?}"), served: options.model.clone() }.into())
+    let found = match id {
+        Ok(Path(id)) if id == options.model || options.aliases.contains(&id) => {
+            return Ok(Json(describe(&app)));
+        }
+        Ok(Path(id)) => id,
+        // Bytes that are no text, which no model is called.
+        Err(_) => uri.path().trim_start_matches("/v1/models/").to_owned(),
+    };
+    Err(Error::Model { found: format!("{found:?}"), served: options.model.clone() }.into())
 }
 
 fn describe(app: &App) -> Value {

@@ -196,6 +196,39 @@ fn the_other_fields_of_a_chat_are_named_too() {
 }
 
 #[test]
+fn tools_that_make_no_conversation_are_named() {
+    let tool = |name: &str| json!({"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {}}}});
+    let chosen = |name: &str| json!({"type": "function", "function": {"name": name}});
+    let stray = json!([{"role": "tool", "content": "x", "tool_call_id": "1"}]);
+    let off = json!({"type": "disabled"});
+    for (fields, field, detail) in [
+        (json!({"tools": [tool("a b")]}), "tools", "Invalid 'tools[0].function.name'"),
+        (json!({"tools": [tool("a"), tool("a")]}), "tools", "Tool names must be unique."),
+        (
+            json!({"tools": [tool("a")], "tool_choice": chosen("b"), "thinking": off}),
+            "tool_choice",
+            "Invalid value for 'tool_call': no function named 'b'",
+        ),
+        (
+            json!({"tools": [tool("a")], "tool_choice": "required"}),
+            "tool_choice",
+            "Thinking mode does not support this tool_choice",
+        ),
+        (
+            json!({"tools": [tool("a")], "messages": stray}),
+            "messages",
+            "Messages with role 'tool' must be a response",
+        ),
+    ] {
+        let error = chat_refused(&fields);
+        let start = format!("{field} cannot be converted: {detail}");
+        assert!(error.to_string().starts_with(&start), "{error}\n{start}");
+        let code = if field == "messages" { "invalid_messages" } else { "invalid_value" };
+        assert_eq!((error.param(), error.code()), (Some(field), code));
+    }
+}
+
+#[test]
 fn bodies_that_are_no_object_say_where() {
     let api = api();
     for (body, start) in [
@@ -282,7 +315,17 @@ fn penalties_bias_and_log_probabilities_have_ranges() {
         (
             json!({"logit_bias": {"five": 1}}),
             "logit_bias",
-            "is \"five\"; accepted: token ids as keys".into(),
+            "is \"five\"; accepted: token ids as keys, without a sign or leading zeros".into(),
+        ),
+        (
+            json!({"logit_bias": {"05": 1}}),
+            "logit_bias",
+            "is \"05\"; accepted: token ids as keys, without a sign or leading zeros".into(),
+        ),
+        (
+            json!({"logit_bias": {"5": 1, "+5": 2}}),
+            "logit_bias",
+            "is \"+5\"; accepted: token ids as keys, without a sign or leading zeros".into(),
         ),
         (json!({"draft": 1}), "draft", "is 1; accepted: true or false".into()),
         (json!({"cache": "no"}), "cache", "is \"no\"; accepted: true or false".into()),

@@ -85,6 +85,26 @@ async fn unknown_routes_and_methods_are_json_errors() {
     let (message, param, code) = error(&answer);
     assert_eq!((answer.status, param, code.as_str()), (404, json!("model"), "model_not_found"));
     assert!(message.contains("\"other\"") && message.contains("\"finback/demo\""), "{message}");
+    // A name of bytes that are no text.
+    let answer = get(server.address, "/v1/models/a%ff").await;
+    let (message, param, code) = error(&answer);
+    assert_eq!((answer.status, param, code.as_str()), (404, json!("model"), "model_not_found"));
+    assert!(message.starts_with("the model \"a%ff\" does not exist; "), "{message}");
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_refused() {
+    let server = Server::start(runner(hashed(VOCAB))).await;
+    let mut socket = tokio::net::TcpStream::connect(server.address).await.unwrap();
+    let text = format!(
+        "POST {COMPLETIONS} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\
+         transfer-encoding: chunked\r\n\r\n4\r\n{{\"a\"\r\nno size\r\n"
+    );
+    socket.write_all(text.as_bytes()).await.unwrap();
+    let answer = finish(&mut socket).await;
+    let (message, _, code) = error(&answer);
+    assert_eq!((answer.status, code.as_str()), (400, "body_broken"));
+    assert!(message.starts_with("the request body cannot be read: "), "{message}");
 }
 
 #[tokio::test]

@@ -70,7 +70,10 @@ async fn a_full_queue_says_when_to_come_again() {
     assert_eq!(refused.status, 429);
     assert!(refused.headers.contains("retry-after: 1\r\n"), "{refused:?}");
     let error = &refused.json()["error"];
-    assert_eq!(error["code"], "queue_full");
+    assert_eq!(
+        (&error["code"], &error["type"]),
+        (&json!("queue_full"), &json!("rate_limit_error"))
+    );
     assert_eq!(error["message"], "the queue is full: 1 requests wait, accepted are 1 (--queue)");
     drop(open_gate);
     for mut socket in taken {
