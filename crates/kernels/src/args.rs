@@ -189,8 +189,31 @@ args! {
         saved: addr, saved_chain: addr,
         stride: u32, chain_stride: u32, chain_count: u32, restore: u32,
     }
+    /// `arrange.h`, the three rearrangements of a weight.
+    ArrangeArgs {
+        weight: addr, scale: addr, out: addr,
+        inputs: u32, outputs: u32, side: u32, first: u32, apart: u32, tiles: u32,
+    }
+    /// `arrange.h`, `operand`.
+    OperandArgs {
+        x: addr, out: addr, width: u32, x_stride: u32, out_stride: u32, coded: u32,
+    }
+    /// `cuda/matmul_few.cuh` and `cuda/matmul_many.cuh`.
+    TileArgs {
+        weight: addr, x: addr, groups: addr, list: addr, out: addr, second: addr, expert_bytes: u64,
+        rows: u32, inputs: u32, outputs: u32, slices: u32, groups_max: u32, x_stride: u32, x_step: u32,
+        out_stride: u32, out_step: u32, split: u32, second_stride: u32, round: u32,
+        most_rows: u32, stages: u32, chunk: u32, pad: u32,
+    }
     /// `kv.h`, `copy_rows`.
     CopyArgs { from: addr, sources: addr, to: addr, places: addr, bytes: u32, pad: u32 }
+    /// `probe.h`, `fill`.
+    FillArgs {
+        out: addr, keys: addr, count: u64,
+        width: u32, seed: u32, keep: u32, set: u32, keyed: u32, pad: u32,
+    }
+    /// `probe.h`, `read_all`.
+    ReadAllArgs { from: addr, out: addr, width: u32, pad: u32 }
     /// `sample.h`, `markov`.
     MarkovArgs {
         table: addr, tokens: addr, h: addr, projection: addr, embed: addr, confidence: addr,

@@ -20,3 +20,4 @@ pub mod lint;
 pub mod manifest;
 pub mod source;
 pub mod tape;
+pub mod tiles;

@@ -77,8 +77,14 @@ pub fn lint(text: &str) -> Vec<String> {
 }
 
 /// How a kernel begins: in full, or by a macro that writes several.
-pub(crate) const KERNEL_WORDS: [&str; 5] =
-    ["KERNEL(", "DENSE_KERNEL(", "EXPERT_KERNEL(", "UNPACK_KERNEL(", "CUDA_KERNEL("];
+pub(crate) const KERNEL_WORDS: [&str; 6] = [
+    "KERNEL(",
+    "DENSE_KERNEL(",
+    "EXPERT_KERNEL(",
+    "UNPACK_KERNEL(",
+    "CUDA_KERNEL(",
+    "CUDA_PAIR_KERNEL(",
+];
 
 fn starts_kernel(code: &str) -> bool {
     KERNEL_WORDS.iter().any(|word| code.trim_start().starts_with(word))

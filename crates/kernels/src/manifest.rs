@@ -1,6 +1,7 @@
 //! Every kernel with its arguments: the only list.
 
 use crate::args::{self, Args};
+use crate::tiles::SHARED;
 
 /// Lanes of a group of the dialect.
 pub const LANES: u32 = 128;
@@ -81,6 +82,10 @@ kernels! {
         hyper_in: HyperInArgs,
         hyper_out: HyperOutArgs,
         quantise: QuantiseArgs,
+        operand: OperandArgs,
+        arrange_fp8: ArrangeArgs,
+        arrange_fp4: ArrangeArgs,
+        arrange_bf16: ArrangeArgs,
         index_query: IndexQueryArgs,
         index_operand: IndexOperandArgs,
         hyper_mix: HyperMixArgs,
@@ -120,9 +125,20 @@ kernels! {
         adjust: AdjustArgs,
         add_rows: AddArgs,
         markov: MarkovArgs,
+        fill: FillArgs,
+        read_all: ReadAllArgs,
     }
     // name: arguments, threads of a group, bytes of shared memory that a launch asks for.
     cuda {
+        tile_fp8_few: TileArgs, 512, SHARED;
+        tile_fp8_pair: TileArgs, 512, SHARED;
+        tile_fp8_many: TileArgs, 256, 103_424;
+        tile_fp4_few: TileArgs, 512, SHARED;
+        tile_fp4_pair: TileArgs, 512, SHARED;
+        tile_fp4_many: TileArgs, 256, 87_040;
+        tile_bf16_few: TileArgs, 512, SHARED;
+        tile_bf16_pair: TileArgs, 512, SHARED;
+        tile_bf16_many: TileArgs, 256, 132_096;
         tile_attend_scores: TileAttendArgs, 256, 0;
         tile_attend_mix: TileAttendArgs, 256, 215_104;
         tile_attend_many: TileAttendArgs, 256, 230_656;

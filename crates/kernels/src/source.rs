@@ -19,8 +19,8 @@ macro_rules! files {
 
 files! {
     "prelude_host.h", "prelude_cuda.h", "prelude_metal.h", "kernels.h", "consts.h", "faults.h",
-    "math.h", "args.h", "reduce.h", "elementary.h", "norm.h", "hyper.h", "quant.h", "mix.h", "dense.h",
-    "kv.h", "select.h", "attend.h", "experts.h", "engram.h", "sample.h",
+    "math.h", "args.h", "reduce.h", "elementary.h", "norm.h", "hyper.h", "quant.h", "arrange.h", "mix.h", "dense.h",
+    "kv.h", "select.h", "attend.h", "experts.h", "engram.h", "sample.h", "probe.h",
 }
 
 macro_rules! cuda_files {
@@ -31,7 +31,7 @@ macro_rules! cuda_files {
     };
 }
 
-cuda_files! { "keys.cuh", "attend.cuh", "select.cuh" }
+cuda_files! { "keys.cuh", "matmul.cuh", "matmul_few.cuh", "matmul_many.cuh", "attend.cuh", "select.cuh" }
 
 /// The text of a file of the dialect.
 pub fn text(name: &str) -> Option<&'static str> {

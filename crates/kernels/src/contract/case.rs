@@ -126,6 +126,8 @@ pub struct Case {
     pub(super) plan: Plan,
     pub(super) want: Box<dyn Fn(usize) -> Vec<Want>>,
     pub(super) strikes: Vec<Strike>,
+    /// Other kernels that must leave the same bits, and how each is launched.
+    pub(super) twins: Vec<(&'static str, Plan)>,
     /// Planted faults by name, each with the gate that it must turn red.
     pub faults: Vec<(&'static str, Gate)>,
 }
@@ -141,6 +143,7 @@ impl Case {
             plan: Box::new(|_, _| (Vec::new(), [0, 0])),
             want: Box::new(|_| Vec::new()),
             strikes: Vec::new(),
+            twins: Vec::new(),
             faults: Vec::new(),
         }
     }
@@ -212,6 +215,16 @@ impl Case {
         plan: impl Fn(&Addresses, &[usize]) -> (Vec<u8>, [u32; 2]) + 'static,
     ) -> Self {
         self.plan = Box::new(plan);
+        self
+    }
+
+    /// Another kernel that must leave the same bits of every row.
+    pub fn twin(
+        mut self,
+        kernel: &'static str,
+        plan: impl Fn(&Addresses, &[usize]) -> (Vec<u8>, [u32; 2]) + 'static,
+    ) -> Self {
+        self.twins.push((kernel, Box::new(plan)));
         self
     }
 

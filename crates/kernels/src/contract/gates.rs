@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::case::{Addresses, Case, Gate, Role, Rule, Strike, Want, floats, halves};
 use crate::device::{Device, DeviceError, Findings, Launch};
-use crate::manifest::Kernel;
+use crate::manifest::{self, Kernel};
 
 /// Bytes in front of and behind every buffer, which no kernel may touch.
 const GUARD: usize = 256;
@@ -36,6 +36,8 @@ struct Way<'a> {
     seed: u64,
     poison: u8,
     strike: Option<(usize, Strike)>,
+    /// Another kernel instead.
+    twin: Option<usize>,
 }
 
 /// What a run left.
@@ -73,7 +75,7 @@ impl Bench<'_> {
 
     fn all(&mut self, case: &Case) -> Result<Ran, Red> {
         let rows: Vec<usize> = (0..case.rows).collect();
-        self.run(case, Way { rows: &rows, seed: 1, poison: POISON, strike: None })
+        self.run(case, Way { rows: &rows, seed: 1, poison: POISON, strike: None, twin: None })
     }
 
     fn reference(&mut self, case: &Case) -> Result<(), Red> {
@@ -99,8 +101,10 @@ impl Bench<'_> {
         ways.extend(
             [2, 3, 5, 9].into_iter().filter(|&n| n < case.rows).map(|n| (all[..n].to_vec(), 5)),
         );
-        for (rows, seed) in &ways {
-            let ran = self.run(case, Way { rows, seed: *seed, poison: POISON, strike: None })?;
+        let ways = ways.iter().map(|(rows, seed)| (&rows[..], *seed, None));
+        let twins = (0..case.twins.len()).map(|twin| (&all[..], 1, Some(twin)));
+        for (rows, seed, twin) in ways.chain(twins) {
+            let ran = self.run(case, Way { rows, seed, poison: POISON, strike: None, twin })?;
             if let Some(found) = ran.findings.text() {
                 return red(found);
             }
@@ -109,8 +113,9 @@ impl Bench<'_> {
                 for ((name, whole), (_, part)) in pairs {
                     if whole != part {
                         let at = first_difference(whole, part);
+                        let by = twin.map_or("", |twin| case.twins[twin].0);
                         return red(format!(
-                            "{name}: row {row} has other bits among {} rows than among {}, from byte {at} on",
+                            "{name}: row {row} has other bits among {} rows {by} than among {}, from byte {at} on",
                             rows.len(),
                             case.rows
                         ));
@@ -124,7 +129,7 @@ impl Bench<'_> {
     fn writes(&mut self, case: &Case) -> Result<(), Red> {
         let rows: Vec<usize> = (0..case.rows).collect();
         let base = self.all(case)?;
-        let way = Way { rows: &rows, seed: 1, poison: OTHER_POISON, strike: None };
+        let way = Way { rows: &rows, seed: 1, poison: OTHER_POISON, strike: None, twin: None };
         let other = self.run(case, way)?;
         for (ran, poison) in [(&base, POISON), (&other, OTHER_POISON)] {
             if let Some(touched) = &ran.touched {
@@ -159,7 +164,13 @@ impl Bench<'_> {
         let rows: Vec<usize> = (0..case.rows).collect();
         let struck = case.rows / 2;
         for strike in &case.strikes {
-            let way = Way { rows: &rows, seed: 1, poison: POISON, strike: Some((struck, *strike)) };
+            let way = Way {
+                rows: &rows,
+                seed: 1,
+                poison: POISON,
+                strike: Some((struck, *strike)),
+                twin: None,
+            };
             let ran = self.run(case, way)?;
             let what = format!("{} of {} in row {struck}", strike.value, strike.buffer);
             for row in rows.iter().copied().filter(|&row| row != struck) {
@@ -188,9 +199,16 @@ impl Bench<'_> {
             addresses.insert(*name, address + GUARD as u64);
             held.push((*name, address, data));
         }
-        let (args, grid) = (case.plan)(&Addresses(addresses), way.rows);
-        let launch =
-            Launch { kernel: self.kernel, args: &args, grid, seed: way.seed, fault: self.fault };
+        let (kernel, plan) = match way.twin {
+            Some(twin) => {
+                let (name, plan) = &case.twins[twin];
+                let missing = || Red::Found(format!("{name}: no such kernel"));
+                (manifest::kernel(name).ok_or_else(missing)?, plan)
+            }
+            None => (self.kernel, &case.plan),
+        };
+        let (args, grid) = plan(&Addresses(addresses), way.rows);
+        let launch = Launch { kernel, args: &args, grid, seed: way.seed, fault: self.fault };
         self.device.launch(&launch)?;
         let findings = self.device.finish()?;
         let mut ran = Ran { rows: way.rows.to_vec(), outs: Vec::new(), findings, touched: None };

@@ -340,6 +340,53 @@ struct AdjustArgs {
     u32 restore;
 };
 
+struct ArrangeArgs {
+    GLOBAL const u8* weight;
+    GLOBAL const u8* scale;
+    GLOBAL u8* out;
+    u32 inputs;
+    u32 outputs;
+    u32 side;
+    u32 first;
+    u32 apart;
+    u32 tiles;
+};
+
+struct OperandArgs {
+    GLOBAL const float* x;
+    GLOBAL u8* out;
+    u32 width;
+    u32 x_stride;
+    u32 out_stride;
+    u32 coded;
+};
+
+struct TileArgs {
+    GLOBAL const u8* weight;
+    GLOBAL const u8* x;
+    GLOBAL const u32* groups;
+    GLOBAL const u32* list;
+    GLOBAL float* out;
+    GLOBAL float* second;
+    u64 expert_bytes;
+    u32 rows;
+    u32 inputs;
+    u32 outputs;
+    u32 slices;
+    u32 groups_max;
+    u32 x_stride;
+    u32 x_step;
+    u32 out_stride;
+    u32 out_step;
+    u32 split;
+    u32 second_stride;
+    u32 round;
+    u32 most_rows;
+    u32 stages;
+    u32 chunk;
+    u32 pad;
+};
+
 struct CopyArgs {
     GLOBAL const u8* from;
     GLOBAL const u64* sources;
@@ -482,4 +529,23 @@ struct HyperNormArgs {
     float scale_pre;
     float scale_post;
     float scale_comb;
+};
+
+struct FillArgs {
+    GLOBAL u32* out;
+    GLOBAL const u32* keys;
+    u64 count;
+    u32 width;
+    u32 seed;
+    u32 keep;
+    u32 set;
+    u32 keyed;
+    u32 pad;
+};
+
+struct ReadAllArgs {
+    GLOBAL const u32* from;
+    GLOBAL u32* out;
+    u32 width;
+    u32 pad;
 };

@@ -10,6 +10,7 @@
 #include "norm.h"
 #include "hyper.h"
 #include "quant.h"
+#include "arrange.h"
 #include "mix.h"
 #include "dense.h"
 #include "kv.h"
@@ -18,3 +19,4 @@
 #include "experts.h"
 #include "engram.h"
 #include "sample.h"
+#include "probe.h"

@@ -6,11 +6,13 @@ mod experts;
 mod kv;
 mod mix;
 mod norm;
+mod probe;
 mod sample;
 mod select;
 mod streams;
 mod tile_attend;
 mod tile_select;
+mod tiles;
 
 use super::case::Case;
 
@@ -26,6 +28,8 @@ pub fn all() -> Vec<Case> {
         attend::cases(),
         experts::cases(),
         sample::cases(),
+        probe::cases(),
+        tiles::cases(),
         tile_attend::cases(),
         tile_select::cases(),
     ]
