@@ -287,6 +287,8 @@ fn a_request_that_waits_for_blocks_shares_those_of_a_prompt_that_is_kept_meanwhi
     let cache = CacheOptions { bytes: 1 << 20, every: usize::MAX };
     let options = Options { parallel: 2, cache, ..Options::default() };
     let engine = Engine::start(Box::new(runner), options).unwrap();
+    // Dropped before the engine, which else waits at the gate where this test fails.
+    let permits = permits;
     let first = Request::greedy(ids(1, 1030), 200);
     let second = Request::greedy([ids(1, 1030), ids(2, 20)].concat(), 30);
     let mut replies: Vec<Reply> =
