@@ -265,6 +265,10 @@ impl Device for Cuda {
         Ok(Findings::default())
     }
 
+    fn width(&self) -> u32 {
+        self.about.multiprocessors
+    }
+
     fn has(&self, kernel: &Kernel) -> bool {
         self.code.as_ref().is_some_and(|code| code.functions.contains_key(kernel.name))
     }

@@ -7,12 +7,16 @@
 //! same bytes for the same number of streams and rows: a device may record it and replay it.
 
 mod batch;
+mod bounds;
 mod check;
+mod linear;
 mod load;
 mod memory;
 mod ops;
+mod peek;
 mod products;
 mod queue;
+mod rows;
 mod sampling;
 mod state;
 mod steps;

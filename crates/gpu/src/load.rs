@@ -1,11 +1,20 @@
-//! Weights to the device: each tensor's bytes once, in pieces, or counted.
+//! Weights to the device: each tensor's bytes once, in pieces; or drawn there, or counted.
+
+use std::ops::Range;
 
 use finback_checkpoint::Tensor;
-use finback_ops::{Expert, Linear, OpsError, OpsResult};
+use finback_kernels::args::{Args, FillArgs};
+use finback_kernels::device::Launch;
+use finback_kernels::manifest::Kernel;
+use finback_kernels::tiles::{Part, TILE_OUTPUTS, Tiles};
+use finback_ops::{Expert, Format, Linear, OpsError, OpsResult};
 
+use crate::linear::{Grouped, Joined, Stack, Stacks, Tiled, Weight, index, side};
 use crate::memory::Memory;
-use crate::products::{Stack, Weight};
-use crate::queue::failed;
+use crate::queue::{failed, find};
+
+/// Words that a group draws.
+const DRAWN_WORDS: u32 = 4096;
 
 /// Bytes that are read and copied at a time.
 const PIECE: usize = 32 << 20;
@@ -19,12 +28,61 @@ pub struct Placer<'a> {
     progress: Progress<'a>,
     done: u64,
     piece: Vec<u8>,
+    /// Where stored bytes wait to be rearranged; `None` where nothing is.
+    staging: Option<u64>,
+    drawn: Option<Drawn>,
+}
+
+/// Tensors that the device draws: those of more bytes than this.
+struct Drawn {
+    over: usize,
+    fill: &'static Kernel,
+}
+
+/// Which bits of a word are drawn, and which are set.
+#[derive(Clone, Copy)]
+struct Bits {
+    keep: u32,
+    set: u32,
+}
+
+impl Bits {
+    /// Scales of 2^-7 and 2^-6.
+    const SCALES: Self = Self { keep: 0x0101_0101, set: 0x7878_7878 };
+
+    /// Values of a few magnitudes near those of a trained weight, never a NaN.
+    fn of(format: Format) -> Self {
+        let (keep, set) = match format {
+            Format::Fp8 { .. } => (0x9f9f_9f9f, 0x2020_2020),
+            Format::Fp4 => (u32::MAX, 0),
+            Format::Bf16 => (0x80ff_80ff, 0x3c00_3c00),
+            Format::F16 => (0x83ff_83ff, 0x2000_2000),
+            Format::F32 => (0x80ff_ffff, 0x3c00_0000),
+        };
+        Self { keep, set }
+    }
 }
 
 impl<'a> Placer<'a> {
-    /// Into this memory.
-    pub fn new(memory: Memory<'a>, progress: Progress<'a>) -> Self {
-        Self { memory, progress, done: 0, piece: Vec::new() }
+    /// Into this memory; weights are `tiled` where their shape and scales allow it.
+    pub fn new(
+        mut memory: Memory<'a>,
+        tiled: bool,
+        progress: Progress<'a>,
+    ) -> Result<Self, OpsError> {
+        let staging = if tiled { Some(memory.take(2 * PIECE as u64)?) } else { None };
+        Ok(Self { memory, progress, done: 0, piece: Vec::new(), staging, drawn: None })
+    }
+
+    /// Draws tensors of more than `over` bytes on the device, which are not read then.
+    ///
+    /// # Errors
+    /// A device that cannot.
+    pub fn draw_over(&mut self, over: usize) -> OpsResult {
+        if let Memory::Device(device) = &self.memory {
+            self.drawn = Some(Drawn { over, fill: find(&**device, "fill")? });
+        }
+        Ok(())
     }
 
     /// Bytes counted.
@@ -40,14 +98,41 @@ impl<'a> Placer<'a> {
         Ok(at)
     }
 
-    /// A linear's codes and scales.
-    pub fn linear(&mut self, linear: &Linear) -> Result<Weight, OpsError> {
+    /// A table that is read by row.
+    pub fn table(&mut self, linear: &Linear) -> Result<Weight, OpsError> {
         let weight = self.room(linear, 1)?;
-        self.copy(&linear.weight, weight.data)?;
-        if let Some(scale) = &linear.scale {
-            self.copy(scale, weight.scale)?;
-        }
+        self.store(linear, &weight)?;
         Ok(weight)
+    }
+
+    /// A linear.
+    pub fn linear(&mut self, linear: &Linear) -> Result<Weight, OpsError> {
+        match self.tiled(&[&[linear]])? {
+            None => self.table(linear),
+            tiled => Ok(Weight { tiled, ..bare(linear) }),
+        }
+    }
+
+    /// Two linears of the same rows.
+    pub fn joined(&mut self, parts: [&Linear; 2]) -> Result<Joined, OpsError> {
+        match self.tiled(&[&parts])? {
+            None => {
+                let parts = [self.linear(parts[0])?, self.linear(parts[1])?];
+                Ok(Joined { parts, tiled: None })
+            }
+            tiled => Ok(Joined { parts: parts.map(bare), tiled }),
+        }
+    }
+
+    /// A linear in groups of outputs that have inputs of their own.
+    pub fn grouped(&mut self, linear: &Linear, groups: usize) -> Result<Grouped, OpsError> {
+        let own = linear.out / groups;
+        // A group begins at a scale tile.
+        let whole = own.is_multiple_of(side(linear.format).max(TILE_OUTPUTS));
+        match if whole { self.groups(linear, groups)? } else { None } {
+            None => Ok(Grouped { whole: self.table(linear)?, groups, tiled: None }),
+            tiled => Ok(Grouped { whole: bare(linear), groups, tiled }),
+        }
     }
 
     /// One of the three linears of a layer's experts, one expert after another. They are checked to be
@@ -60,22 +145,158 @@ impl<'a> Placer<'a> {
         let Some(first) = experts.first().map(of) else {
             return Ok(Stack { first: Weight::NONE, data_bytes: 0, scale_bytes: 0 });
         };
+        let linears: Vec<[&Linear; 1]> = experts.iter().map(|expert| [of(expert)]).collect();
+        self.refuse_nan(linears.iter().flatten().copied())?;
+        let lists: Vec<&[&Linear]> = linears.iter().map(|list| &list[..]).collect();
+        let tiled = self.tiled(&lists)?;
+        if tiled.is_some() {
+            let first = Weight { tiled, ..bare(first) };
+            return Ok(Stack { first, data_bytes: 0, scale_bytes: 0 });
+        }
         let data_bytes = (first.out * first.format.row_bytes(first.inp)) as u64;
         let scale_bytes = first.format.scale_bytes(first.out, first.inp) as u64;
         let stack = Stack { first: self.room(first, experts.len())?, data_bytes, scale_bytes };
         for (linear, e) in experts.iter().map(of).zip(0..) {
-            self.copy(&linear.weight, stack.first.data + e * data_bytes)?;
-            if let Some(scale) = &linear.scale {
-                if matches!(self.memory, Memory::Device(_)) {
-                    OpsError::refuse_nan_scales(scale)?;
-                }
-                self.copy(scale, stack.first.scale + e * scale_bytes)?;
-            }
+            let data = stack.first.data + e * data_bytes;
+            self.store(
+                linear,
+                &Weight { data, scale: stack.first.scale + e * scale_bytes, ..stack.first },
+            )?;
         }
         Ok(stack)
     }
 
-    /// Memory for `count` linears of this shape.
+    /// Two of the linears of a layer's experts, which read the same rows.
+    pub fn stacks(
+        &mut self,
+        experts: &[Expert],
+        of: [fn(&Expert) -> &Linear; 2],
+    ) -> Result<Stacks, OpsError> {
+        let linears: Vec<[&Linear; 2]> =
+            experts.iter().map(|expert| of.map(|of| of(expert))).collect();
+        self.refuse_nan(linears.iter().flatten().copied())?;
+        let lists: Vec<&[&Linear]> = linears.iter().map(|list| &list[..]).collect();
+        let tiled = self.tiled(&lists)?;
+        let parts = match (tiled, linears.first()) {
+            (Some(_), Some(first)) => {
+                first.map(|linear| Stack { first: bare(linear), data_bytes: 0, scale_bytes: 0 })
+            }
+            _ => [self.stack(experts, of[0])?, self.stack(experts, of[1])?],
+        };
+        Ok(Stacks { parts, tiled })
+    }
+
+    fn refuse_nan<'b>(&self, linears: impl Iterator<Item = &'b Linear>) -> OpsResult {
+        if matches!(self.memory, Memory::Counted(_)) {
+            return Ok(());
+        }
+        let scales = linears.filter_map(|linear| linear.scale.as_ref());
+        let mut read = scales.filter(|scale| !self.draws(scale));
+        read.try_for_each(OpsError::refuse_nan_scales)
+    }
+
+    /// Weights of one shape, each of a few linears behind one another, rearranged for tensor cores;
+    /// `None` where that cannot be.
+    fn tiled(&mut self, weights: &[&[&Linear]]) -> Result<Option<Tiled>, OpsError> {
+        let (Some(staging), Some(&first)) = (self.staging, weights.first()) else {
+            return Ok(None);
+        };
+        let (format, inp) = (first[0].format, first[0].inp);
+        let out = first.iter().map(|linear| linear.out).sum();
+        // A linear behind another begins at a tile.
+        let whole = first.iter().rev().skip(1).all(|l| l.out.is_multiple_of(TILE_OUTPUTS));
+        let alike = first.iter().all(|linear| (linear.format, linear.inp) == (format, inp));
+        let tiles = Tiles::new(index(format) as u32, side(format), inp, out);
+        let Some(tiles) = tiles.filter(|_| whole && alike) else { return Ok(None) };
+        let all = weights.iter().copied().flatten();
+        if !self.lift(all) {
+            return Ok(None);
+        }
+        let at = self.memory.take((weights.len() * tiles.bytes()) as u64)?;
+        for (weight, e) in weights.iter().zip(0..) {
+            let to = at + e * tiles.bytes() as u64;
+            let mut before = 0;
+            for linear in *weight {
+                self.arrange(linear, 0..linear.out, &tiles, before, staging, to)?;
+                before += linear.out / TILE_OUTPUTS;
+            }
+        }
+        Ok(Some(Tiled { tiles, at }))
+    }
+
+    /// A linear's groups as weights of their own.
+    fn groups(&mut self, linear: &Linear, groups: usize) -> Result<Option<Tiled>, OpsError> {
+        let (own, format) = (linear.out / groups, linear.format);
+        let tiles = Tiles::new(index(format) as u32, side(format), linear.inp, own);
+        let (Some(staging), Some(tiles)) = (self.staging, tiles) else { return Ok(None) };
+        if !self.lift(std::iter::once(&linear)) {
+            return Ok(None);
+        }
+        let at = self.memory.take((groups * tiles.bytes()) as u64)?;
+        for g in 0..groups {
+            let to = at + (g * tiles.bytes()) as u64;
+            self.arrange(linear, g * own..(g + 1) * own, &tiles, 0, staging, to)?;
+        }
+        Ok(Some(Tiled { tiles, at }))
+    }
+
+    /// Whether all scales lift codes exactly; a count takes it that they do.
+    fn lift<'b>(&self, mut linears: impl Iterator<Item = &'b &'b Linear>) -> bool {
+        let exact = |linear: &&Linear| {
+            let scale = linear.scale.as_ref().filter(|scale| !self.draws(scale));
+            let scales = scale.map_or(&[][..], |scale| scale.bytes());
+            Tiles::lifts(index(linear.format) as u32, scales)
+        };
+        matches!(self.memory, Memory::Counted(_)) || linears.all(exact)
+    }
+
+    /// Copies some outputs of a linear to the device in pieces and rearranges each, from tile `first` on.
+    fn arrange(
+        &mut self,
+        linear: &Linear,
+        outputs: Range<usize>,
+        tiles: &Tiles,
+        first: usize,
+        staging: u64,
+        to: u64,
+    ) -> OpsResult {
+        if matches!(self.memory, Memory::Counted(_)) {
+            return Ok(());
+        }
+        let Linear { format, inp, .. } = *linear;
+        let row = format.row_bytes(inp);
+        let unit = side(format).max(TILE_OUTPUTS).next_multiple_of(TILE_OUTPUTS);
+        let step = (PIECE / row / unit).max(1) * unit;
+        for start in outputs.clone().step_by(step) {
+            let rows = step.min(outputs.end - start);
+            let bytes = start * row..(start + rows) * row;
+            self.copy(&linear.weight, bytes, Bits::of(format), staging)?;
+            let scale = staging + (rows * row).next_multiple_of(256) as u64;
+            if let Some(tensor) = &linear.scale {
+                let at = |rows: usize| format.scale_bytes(rows, inp);
+                self.copy(tensor, at(start)..at(start + rows), Bits::SCALES, scale)?;
+            }
+            let part = Part {
+                weight: staging,
+                scale,
+                side: side(format),
+                outputs: rows,
+                first: first + (start - outputs.start) / TILE_OUTPUTS,
+                apart: 1,
+            };
+            let Memory::Device(device) = &mut self.memory else { return Ok(()) };
+            let name = device.name();
+            let Some((kernel, args, grid)) = tiles.arrange(&part, to) else {
+                let reason = format!("{}: no kernel rearranges it", linear.weight.name());
+                return Err(OpsError::Unsupported { backend: name, step: "a linear", reason });
+            };
+            let launched = device.launch(&Launch::new(kernel, &args.bytes(), grid));
+            launched.map_err(|error| failed(name, "the copy of the weights", &error))?;
+        }
+        Ok(())
+    }
+
+    /// Memory for `count` linears of this shape, as they are stored.
     fn room(&mut self, linear: &Linear, count: usize) -> Result<Weight, OpsError> {
         let Linear { format, out, inp, .. } = *linear;
         let data = self.memory.take((count * out * format.row_bytes(inp)) as u64)?;
@@ -83,22 +304,55 @@ impl<'a> Placer<'a> {
             0 => 0,
             bytes => self.memory.take(bytes as u64)?,
         };
-        Ok(Weight { format, out, inp, data, scale })
+        Ok(Weight { data, scale, ..bare(linear) })
     }
 
-    /// Reads a tensor from its file, so that the map's pages stay out of memory.
-    fn copy(&mut self, tensor: &Tensor, to: u64) -> OpsResult {
+    /// Copies a linear as it is stored.
+    fn store(&mut self, linear: &Linear, to: &Weight) -> OpsResult {
+        let Linear { format, out, inp, .. } = *linear;
+        self.copy(&linear.weight, 0..out * format.row_bytes(inp), Bits::of(format), to.data)?;
+        match &linear.scale {
+            None => Ok(()),
+            Some(scale) => {
+                self.copy(scale, 0..format.scale_bytes(out, inp), Bits::SCALES, to.scale)
+            }
+        }
+    }
+
+    /// Reads some of a tensor from its file, so that the map's pages stay out of memory.
+    fn copy(&mut self, tensor: &Tensor, bytes: Range<usize>, bits: Bits, to: u64) -> OpsResult {
         if matches!(self.memory, Memory::Counted(_)) {
             return Ok(());
         }
-        let size = tensor.bytes().len();
+        if self.draws(tensor) {
+            return self.draw(bytes.len(), bits, to);
+        }
         let mut piece = std::mem::take(&mut self.piece);
-        for at in (0..size).step_by(PIECE) {
-            piece.resize(PIECE.min(size - at), 0);
+        for at in bytes.clone().step_by(PIECE) {
+            piece.resize(PIECE.min(bytes.end - at), 0);
             tensor.read_at(at, &mut piece)?;
-            self.write(to + at as u64, &piece)?;
+            self.write(to + (at - bytes.start) as u64, &piece)?;
         }
         self.piece = piece;
+        Ok(())
+    }
+
+    fn draws(&self, tensor: &Tensor) -> bool {
+        self.drawn.as_ref().is_some_and(|drawn| tensor.bytes().len() > drawn.over)
+    }
+
+    fn draw(&mut self, bytes: usize, Bits { keep, set }: Bits, out: u64) -> OpsResult {
+        let (Memory::Device(device), Some(drawn)) = (&mut self.memory, &self.drawn) else {
+            return Ok(());
+        };
+        let (count, width) = ((bytes as u64).div_ceil(4), DRAWN_WORDS);
+        let seed = (out >> 8) as u32;
+        let args = FillArgs { out, count, width, seed, keep, set, ..FillArgs::default() };
+        let groups = count.div_ceil(u64::from(width)) as u32;
+        let launched = device.launch(&Launch::new(drawn.fill, &args.bytes(), [groups, 1]));
+        launched.map_err(|error| failed(device.name(), "drawing weights", &error))?;
+        self.done += bytes as u64;
+        (self.progress)(self.done);
         Ok(())
     }
 
@@ -110,4 +364,10 @@ impl<'a> Placer<'a> {
         (self.progress)(self.done);
         Ok(())
     }
+}
+
+/// A weight that lies nowhere yet.
+fn bare(linear: &Linear) -> Weight {
+    let Linear { format, out, inp, .. } = *linear;
+    Weight { format, out, inp, ..Weight::NONE }
 }

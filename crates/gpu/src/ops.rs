@@ -5,8 +5,8 @@ use std::sync::Arc;
 use finback_kernels::device::{Device, Findings};
 use finback_kernels::tape::Tape;
 use finback_ops::{
-    Adjust, BLOCK_POSITIONS, Frequencies, Keep, Limits, ModelSpec, Ops, OpsError, OpsResult,
-    Penalties, Rows, Sampling, Site, Span, Stage,
+    Adjust, Frequencies, Keep, Limits, ModelSpec, Ops, OpsError, OpsResult, Penalties, Rows,
+    Sampling, Site, Span, Stage,
 };
 
 use crate::batch::Batch;
@@ -102,13 +102,14 @@ impl GpuOps {
     ) -> Result<Needs, OpsError> {
         check(device.name(), spec, limits)?;
         let mut progress = |_| ();
-        let mut placer = Placer::new(Memory::Counted(0), &mut progress);
+        let found = Found::new(device, spec.numerics)?;
+        let mut placer = Placer::new(Memory::Counted(0), found.tiled, &mut progress)?;
         Weights::place(spec, &mut placer)?;
         let mut memory = Memory::Counted(0);
         State::new(spec, limits, &mut memory)?;
         let state = memory.counted();
         let mut memory = Memory::Counted(0);
-        Rooms::new(spec, limits, &Found::new(device)?, &mut memory)?;
+        Rooms::new(spec, limits, &found, &mut memory)?;
         Ok(Needs { weights: placer.counted(), state, workspace: memory.counted() - state })
     }
 
@@ -121,7 +122,32 @@ impl GpuOps {
     pub fn new(
         spec: Arc<ModelSpec>,
         limits: Limits,
+        device: Box<dyn Device>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Self, OpsError> {
+        Self::start(spec, limits, device, None, progress)
+    }
+
+    /// As [`GpuOps::new`], but weights of more than `over` bytes are drawn by the device and not read:
+    /// for measuring, where they are not there.
+    ///
+    /// # Errors
+    /// As [`GpuOps::new`].
+    pub fn with_random_weights(
+        spec: Arc<ModelSpec>,
+        limits: Limits,
+        device: Box<dyn Device>,
+        over: usize,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Self, OpsError> {
+        Self::start(spec, limits, device, Some(over), progress)
+    }
+
+    fn start(
+        spec: Arc<ModelSpec>,
+        limits: Limits,
         mut device: Box<dyn Device>,
+        drawn: Option<usize>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Self, OpsError> {
         let needs = Self::needs(&spec, &limits, device.as_ref())?;
@@ -144,9 +170,14 @@ impl GpuOps {
                 ),
             });
         }
-        let (kernels, found) = (Kernels::find(device.as_ref())?, Found::new(device.as_ref())?);
+        let kernels = Kernels::find(device.as_ref())?;
+        let found = Found::new(device.as_ref(), spec.numerics)?;
         let memory = Memory::Device(device.as_mut());
-        let weights = Weights::place(&spec, &mut Placer::new(memory, progress))?;
+        let mut placer = Placer::new(memory, found.tiled, progress)?;
+        if let Some(over) = drawn {
+            placer.draw_over(over)?;
+        }
+        let weights = Weights::place(&spec, &mut placer)?;
         let mut memory = Memory::Device(device.as_mut());
         let Rooms { state, work, batch, tables, products } =
             Rooms::new(&spec, &limits, &found, &mut memory)?;
@@ -193,118 +224,6 @@ impl GpuOps {
     /// The device's failure.
     pub fn finish(&mut self) -> Result<Findings, OpsError> {
         self.queue.finish()
-    }
-
-    /// The streams `[hc, hidden]` of a row of the batch.
-    ///
-    /// # Errors
-    /// The device's failure.
-    pub fn streams(&mut self, row: usize) -> Result<Vec<f32>, OpsError> {
-        let width = self.spec.dims.hc * self.spec.dims.hidden;
-        let words = self.queue.read_words(self.work.streams.row(row), width)?;
-        Ok(words.into_iter().map(f32::from_bits).collect())
-    }
-
-    /// The compressed rows that a row of the batch attends to, ascending.
-    ///
-    /// # Errors
-    /// The device's failure.
-    pub fn picks(&mut self, row: usize) -> Result<Vec<u32>, OpsError> {
-        let count = self.queue.read_words(self.work.n_picks.row(row), 1)?[0];
-        let mut picks =
-            self.queue.read_words(self.work.picks.row(row), self.spec.dims.index_topk)?;
-        picks.truncate(count as usize);
-        Ok(picks)
-    }
-
-    /// The experts and weights of the `index`-th row that the last [`Ops::route`] ran.
-    ///
-    /// # Errors
-    /// The device's failure.
-    pub fn routes(&mut self, layer: usize, index: usize) -> Result<Vec<(u32, f32)>, OpsError> {
-        let topk = self.spec.layer(layer).ffn.topk;
-        let skip = 4 * (index * topk) as u64;
-        let experts = self.queue.read_words(self.work.experts.at + skip, topk)?;
-        let weights = self.queue.read_words(self.work.weights.at + skip, topk)?;
-        Ok(experts.into_iter().zip(weights.into_iter().map(f32::from_bits)).collect())
-    }
-
-    /// The table rows of the `index`-th row that the last [`Ops::engram`] ran.
-    pub fn engram_rows(&self, index: usize) -> &[u64] {
-        let columns = self.spec.engram.as_ref().map_or(0, |e| e.columns());
-        &self.table_rows[index * columns..(index + 1) * columns]
-    }
-
-    fn unsupported(&self, step: &'static str, reason: String) -> OpsError {
-        OpsError::Unsupported { backend: self.queue.name(), step, reason }
-    }
-
-    /// Rows that the batch has not must not reach a kernel.
-    pub(crate) fn check_rows(&self, step: &'static str, rows: &Rows) -> OpsResult {
-        if rows.start <= rows.end && rows.end <= self.batch.rows {
-            return Ok(());
-        }
-        let reason = format!("rows {rows:?} of a batch of {}", self.batch.rows);
-        Err(self.unsupported(step, reason))
-    }
-
-    /// Logit rows that there are not must not reach a kernel.
-    pub(crate) fn check_logits(&self, step: &'static str, at: usize, rows: usize) -> OpsResult {
-        if at + rows <= self.limits.logit_rows {
-            return Ok(());
-        }
-        let reason =
-            format!("logit rows {at} to {}; there are {}", at + rows, self.limits.logit_rows);
-        Err(self.unsupported(step, reason))
-    }
-
-    fn check_blocks(&self, step: &'static str, length: usize, blocks: &[u32]) -> OpsResult {
-        let pool = self.state.blocks();
-        if let Some(block) = blocks.iter().find(|&&block| block as usize >= pool) {
-            return Err(self.unsupported(step, format!("KV block {block}; the pool has {pool}")));
-        }
-        let (wanted, found) = (length.div_ceil(BLOCK_POSITIONS), blocks.len());
-        if (!self.spec.sources.is_empty() && found < wanted) || found > self.batch.stride {
-            let most = self.batch.stride;
-            let reason =
-                format!("{found} KV blocks for {length} positions; {wanted} to {most} are taken");
-            return Err(self.unsupported(step, reason));
-        }
-        Ok(())
-    }
-
-    fn check_slot(&self, step: &'static str, slot: usize) -> OpsResult {
-        if slot < self.limits.slots {
-            return Ok(());
-        }
-        Err(self.unsupported(step, format!("slot {slot}; there are {}", self.limits.slots)))
-    }
-
-    /// A batch over the limits is the caller's mistake; it must not reach a kernel.
-    fn check_spans(&self, spans: &[Span<'_>]) -> OpsResult {
-        let rows: usize = spans.iter().map(|span| span.tokens.len()).sum();
-        if rows == 0 || rows > self.limits.rows {
-            let reason = format!("{rows} rows; 1 to {} fit", self.limits.rows);
-            return Err(self.unsupported("begin", reason));
-        }
-        for (i, span) in spans.iter().enumerate() {
-            self.check_slot("begin", span.slot)?;
-            if spans[..i].iter().any(|other| other.slot == span.slot) {
-                return Err(self.unsupported("begin", format!("slot {} twice", span.slot)));
-            }
-            let (end, context) = (span.start + span.tokens.len(), self.limits.context);
-            if end > context {
-                let reason = format!("slot {} to position {end}; slots have {context}", span.slot);
-                return Err(self.unsupported("begin", reason));
-            }
-            let vocab = self.spec.dims.vocab;
-            if let Some(id) = span.tokens.iter().find(|&&id| id as usize >= vocab) {
-                let reason = format!("token id {id}; the vocabulary has {vocab}");
-                return Err(self.unsupported("begin", reason));
-            }
-            self.check_blocks("begin", end, span.blocks)?;
-        }
-        Ok(())
     }
 
     /// Takes the spans of a pass.

@@ -3,140 +3,24 @@
 //! A step names an input and a weight; here it is decided in which form the rows enter and which kernel
 //! runs, for any number of rows. Whatever is chosen, a row's bits do not depend on how many there are.
 
-use std::ops::Range;
-
-use finback_kernels::args::{DenseArgs, ExpertArgs, QuantiseArgs};
+use finback_kernels::args::{DenseArgs, ExpertArgs, OperandArgs, QuantiseArgs};
 use finback_kernels::device::Device;
 use finback_kernels::manifest::{DENSE_ROWS, Kernel, OUTPUTS};
-use finback_ops::{Format, OpsError, OpsResult};
+use finback_kernels::tiles::{self, Groups};
+use finback_ops::{Format, Numerics, OpsError, OpsResult};
 
-use crate::memory::{Buf, Memory};
+use crate::linear::{Grouped, Joined, Stack, Stacks, Takes, Tiled, Weight, index, side};
+use crate::memory::Memory;
 use crate::queue::{Queue, find};
-
-/// A linear `[out, inp]` in device memory.
-#[derive(Debug, Clone, Copy)]
-pub struct Weight {
-    /// How it is stored.
-    pub format: Format,
-    /// Output channels.
-    pub out: usize,
-    /// Input channels.
-    pub inp: usize,
-    /// Address of the codes or values.
-    pub data: u64,
-    /// Address of the scales, 0 without.
-    pub scale: u64,
-}
-
-impl Weight {
-    /// No weight, of no channels.
-    pub const NONE: Self = Self { format: Format::F32, out: 0, inp: 0, data: 0, scale: 0 };
-
-    /// Some output channels; those of an FP8 weight begin at a scale tile.
-    pub fn part(&self, out: Range<usize>) -> Self {
-        let scales = match self.format {
-            Format::Fp8 { block } => out.start / block * self.inp.div_ceil(block),
-            _ => self.format.scale_bytes(out.start, self.inp),
-        };
-        Self {
-            out: out.len(),
-            data: self.data + (out.start * self.format.row_bytes(self.inp)) as u64,
-            scale: self.scale + scales as u64,
-            ..*self
-        }
-    }
-}
-
-/// The weights of a layer's experts, one after another.
-#[derive(Debug, Clone, Copy)]
-pub struct Stack {
-    /// The first expert's.
-    pub first: Weight,
-    /// Bytes from one expert's weight to the next.
-    pub data_bytes: u64,
-    /// Bytes from one expert's scales to the next.
-    pub scale_bytes: u64,
-}
-
-/// Rows that linears read.
-#[derive(Debug, Clone, Copy)]
-pub struct Input {
-    /// Address of the first row.
-    pub x: u64,
-    /// Values of a row.
-    pub width: usize,
-    /// Values from one row to the next.
-    pub stride: usize,
-    /// How many.
-    pub rows: usize,
-    /// Whether an FP8 or FP4 weight takes them rounded to e4m3 in release numerics.
-    pub round: bool,
-}
-
-/// Whose rows they are; those of the first two are used by several steps and prepared once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Of {
-    /// A sublayer's input.
-    X,
-    /// The queries' latent.
-    Qr,
-    /// Anything else.
-    Other,
-}
-
-/// Rows in the forms that weights take.
-#[derive(Debug, Clone, Copy)]
-pub struct Ready {
-    input: Input,
-    /// Addresses of e4m3 codes and scales, 0 where they were not made.
-    codes: u64,
-    scales: u64,
-}
-
-impl Ready {
-    /// Some of the rows.
-    pub fn part(&self, first: usize, rows: usize) -> Self {
-        let Self { input, codes, scales } = *self;
-        let skip = |address: u64, bytes: usize| match address {
-            0 => 0,
-            address => address + (first * bytes) as u64,
-        };
-        Self {
-            input: Input { x: input.x + (4 * first * input.stride) as u64, rows, ..input },
-            codes: skip(codes, input.width),
-            scales: skip(scales, input.width / 32),
-        }
-    }
-}
-
-/// What outputs become.
-#[derive(Debug, Clone, Copy)]
-pub struct Out {
-    /// Address of the first row's first channel.
-    pub at: u64,
-    /// Values from one row to the next.
-    pub stride: usize,
-    /// Whether they are stored as bf16.
-    pub round: bool,
-}
-
-/// Room for codes and scales of as many rows as a pass may have.
-struct Codes {
-    codes: Buf,
-    scales: Buf,
-    /// The rows whose codes it holds now.
-    rows: Range<usize>,
-}
+use crate::rows::{Form, Input, Of, Out, Ready, Room, Used};
 
 /// The products of a model on a device.
 pub struct Products {
     round_inputs: bool,
-    quantise: &'static Kernel,
-    dense: [[Option<&'static Kernel>; 2]; 5],
-    expert: [[Option<&'static Kernel>; 2]; 5],
-    x: Codes,
-    qr: Codes,
-    other: Codes,
+    found: Found,
+    x: Room,
+    qr: Room,
+    other: Room,
 }
 
 /// Rows and widths that products may be asked for.
@@ -148,33 +32,28 @@ pub struct Most {
     pub hidden: usize,
     /// Channels of the queries' latent.
     pub q_rank: usize,
-    /// Values of all rows of any other input.
+    /// Values of all rows of any other input that is rounded to e4m3.
     pub other: usize,
+    /// Values of all rows of any other input.
+    pub plain: usize,
 }
 
 impl Products {
     /// Allocates for the largest inputs.
     pub fn new(
         memory: &mut Memory<'_>,
-        kernels: &Found,
+        found: &Found,
         round_inputs: bool,
         most: Most,
     ) -> Result<Self, OpsError> {
-        let mut codes = |rows: usize, width: usize| -> Result<Codes, OpsError> {
-            Ok(Codes {
-                codes: memory.rows(rows, width)?,
-                scales: memory.rows(rows, width / 32)?,
-                rows: 0..0,
-            })
-        };
+        let Most { rows, hidden, q_rank, other, plain } = most;
+        let tiled = found.tiled;
         Ok(Self {
             round_inputs,
-            quantise: kernels.quantise,
-            dense: kernels.dense,
-            expert: kernels.expert,
-            x: codes(most.rows, most.hidden)?,
-            qr: codes(most.rows, most.q_rank)?,
-            other: codes(1, most.other.next_multiple_of(32))?,
+            found: *found,
+            x: Room::new(memory, tiled, rows, [hidden; 2])?,
+            qr: Room::new(memory, tiled, rows, [q_rank; 2])?,
+            other: Room::new(memory, tiled, 1, [other.next_multiple_of(32), plain])?,
         })
     }
 
@@ -186,10 +65,25 @@ impl Products {
 
     /// Forgets the forms of rows that have new values.
     pub fn changed(&mut self, of: Of) {
-        if let Of::X = of {
-            self.x.rows = 0..0;
-        } else if let Of::Qr = of {
-            self.qr.rows = 0..0;
+        self.room(of).changed();
+    }
+
+    fn room(&mut self, of: Of) -> &mut Room {
+        match of {
+            Of::X => &mut self.x,
+            Of::Qr => &mut self.qr,
+            Of::Other => &mut self.other,
+        }
+    }
+
+    /// The form in which a weight takes rows; `None` as they are.
+    fn form(&self, format: Format, tiled: bool, round: bool) -> Option<Form> {
+        let coded = format.is_quantised() && round && self.round_inputs;
+        match (tiled, coded) {
+            (true, true) => Some(Form::Coded),
+            (true, false) => Some(Form::Plain),
+            (false, true) => Some(Form::Codes),
+            (false, false) => None,
         }
     }
 
@@ -200,33 +94,78 @@ impl Products {
         of: Of,
         at: usize,
         input: Input,
-        weights: &[&Weight],
+        weights: &[&dyn Takes],
     ) -> Result<Ready, OpsError> {
-        let coded = input.round && self.round_inputs;
-        if !coded || !weights.iter().any(|w| w.format.is_quantised()) {
-            return Ok(Ready { input, codes: 0, scales: 0 });
+        let mut ready = Ready { input, codes: 0, scales: 0, coded: 0, plain: 0 };
+        for (format, tiled) in weights.iter().flat_map(|weight| weight.takes()) {
+            match self.form(format, tiled, input.round) {
+                None => {}
+                Some(Form::Codes) if ready.codes == 0 => {
+                    (ready.codes, ready.scales) = self.make(queue, of, at, &input, Form::Codes)?;
+                }
+                Some(Form::Coded) if ready.coded == 0 => {
+                    ready.coded = self.make(queue, of, at, &input, Form::Coded)?.0;
+                }
+                Some(Form::Plain) if ready.plain == 0 => {
+                    ready.plain = self.make(queue, of, at, &input, Form::Plain)?.0;
+                }
+                Some(_) => {}
+            }
         }
-        let (room, at) = match of {
-            Of::X => (&mut self.x, at),
-            Of::Qr => (&mut self.qr, at),
-            Of::Other => (&mut self.other, 0),
+        Ok(ready)
+    }
+
+    /// Addresses of the rows in a form, and of its scales; makes it where it is not there.
+    fn make(
+        &mut self,
+        queue: &mut Queue,
+        of: Of,
+        at: usize,
+        input: &Input,
+        form: Form,
+    ) -> Result<(u64, u64), OpsError> {
+        let Found { quantise, operand, .. } = self.found;
+        let room = self.room(of);
+        let made = match form {
+            Form::Codes => &mut room.codes,
+            Form::Coded => &mut room.coded,
+            Form::Plain => &mut room.plain,
         };
-        let codes = room.codes.at + (at * input.width) as u64;
-        let scales = room.scales.at + (at * (input.width / 32)) as u64;
-        let rows = at..at + input.rows;
-        let known = of != Of::Other && room.rows.start <= rows.start && rows.end <= room.rows.end;
-        if !known {
-            let args = QuantiseArgs { x: input.x, codes, scales, width: word(input.width), pad: 0 };
-            queue.push(self.quantise, &args, [word(input.rows), 1])?;
-            room.rows = rows;
+        let at = if of == Of::Other { 0 } else { at };
+        let (rows, width) = (at..at + input.rows, word(input.width));
+        let bytes = if form == Form::Codes { 1 } else { 2 };
+        let out = made.at.at + (at * input.width * bytes) as u64;
+        let scales = made.scales.at + (at * (input.width / 32)) as u64;
+        if of != Of::Other && made.rows.start <= rows.start && rows.end <= made.rows.end {
+            return Ok((out, scales));
         }
-        Ok(Ready { input, codes, scales })
+        let grid = [word(input.rows), 1];
+        if form == Form::Codes {
+            let args = QuantiseArgs { x: input.x, codes: out, scales, width, pad: 0 };
+            queue.push(quantise, &args, grid)?;
+        } else {
+            let args = OperandArgs {
+                x: input.x,
+                out,
+                width,
+                x_stride: word(input.stride),
+                out_stride: width,
+                coded: u32::from(form == Form::Coded),
+            };
+            queue.push(known(queue, operand)?, &args, grid)?;
+        }
+        made.rows = rows;
+        Ok((out, scales))
     }
 
     /// Every row times a weight.
     pub fn dense(&self, queue: &mut Queue, ready: &Ready, weight: &Weight, out: Out) -> OpsResult {
+        if let Some(tiled) = &weight.tiled {
+            let outs = [out, Out::NONE];
+            return self.tiled(queue, ready, weight.format, tiled, outs, 0, &Groups::One);
+        }
         let coded = ready.codes != 0 && weight.format.is_quantised();
-        let kernel = known(queue, self.dense[index(weight.format)][usize::from(coded)])?;
+        let kernel = known(queue, self.found.dense[index(weight.format)][usize::from(coded)])?;
         for first in (0..ready.input.rows).step_by(DENSE_ROWS) {
             let part = ready.part(first, DENSE_ROWS.min(ready.input.rows - first));
             let args = DenseArgs {
@@ -239,13 +178,61 @@ impl Products {
                 rows: word(part.input.rows),
                 inputs: word(weight.inp),
                 outputs: word(weight.out),
-                side: side(weight.format),
+                side: word(side(weight.format)),
                 x_stride: word(part.input.stride),
                 out_stride: word(out.stride),
                 round: u32::from(out.round),
                 pad: 0,
             };
             queue.push(kernel, &args, [word(weight.out).div_ceil(OUTPUTS), 1])?;
+        }
+        Ok(())
+    }
+
+    /// Every row times two weights.
+    pub fn both(
+        &self,
+        queue: &mut Queue,
+        ready: &Ready,
+        joined: &Joined,
+        outs: [Out; 2],
+    ) -> OpsResult {
+        let [first, second] = &joined.parts;
+        if let Some(tiled) = &joined.tiled {
+            return self.tiled(queue, ready, first.format, tiled, outs, first.out, &Groups::One);
+        }
+        self.dense(queue, ready, first, outs[0])?;
+        self.dense(queue, ready, second, outs[1])
+    }
+
+    /// The inputs of each group times its weight; rows hold the groups' inputs side by side, and so do
+    /// outputs.
+    pub fn grouped(
+        &self,
+        queue: &mut Queue,
+        ready: &Ready,
+        weight: &Grouped,
+        out: Out,
+    ) -> OpsResult {
+        let Grouped { whole, groups, tiled } = weight;
+        let own = whole.out / groups;
+        if let Some(tiled) = tiled {
+            let each = Groups::Each { count: *groups, x_step: whole.inp, out_step: own };
+            let outs = [out, Out::NONE];
+            return self.tiled(queue, ready, whole.format, tiled, outs, 0, &each);
+        }
+        // A part of the weight begins at a scale tile; what it computes of the group before is
+        // overwritten by that group, which comes after.
+        let tile = match whole.format {
+            Format::Fp8 { block } => block,
+            _ => 1,
+        };
+        for g in (0..*groups).rev() {
+            let start = g * own / tile * tile;
+            let mut input = *ready;
+            input.input.x += (4 * g * whole.inp) as u64;
+            let out = Out { at: out.at + 4 * start as u64, ..out };
+            self.dense(queue, &input, &whole.part(start..(g + 1) * own), out)?;
         }
         Ok(())
     }
@@ -257,40 +244,111 @@ impl Products {
         queue: &mut Queue,
         ready: &Ready,
         stack: &Stack,
-        groups: (u64, usize),
+        used: Used,
         rows: u64,
         out: Out,
     ) -> OpsResult {
         let weight = &stack.first;
+        if let Some(tiled) = &weight.tiled {
+            let some = Groups::Some { groups: used.at, count: used.count, list: rows };
+            let (outs, ready) = ([out, Out::NONE], ready.part(0, used.rows));
+            return self.tiled(queue, &ready, weight.format, tiled, outs, 0, &some);
+        }
         let coded = ready.codes != 0 && weight.format.is_quantised();
-        let kernel = known(queue, self.expert[index(weight.format)][usize::from(coded)])?;
+        let kernel = known(queue, self.found.expert[index(weight.format)][usize::from(coded)])?;
         let args = ExpertArgs {
             weight: weight.data,
             scale: weight.scale,
             x: ready.input.x,
             codes: ready.codes,
             scales: ready.scales,
-            groups: groups.0,
+            groups: used.at,
             rows,
             out: out.at,
             weight_bytes: stack.data_bytes,
             scale_bytes: stack.scale_bytes,
             inputs: word(weight.inp),
             outputs: word(weight.out),
-            side: side(weight.format),
+            side: word(side(weight.format)),
             x_stride: word(ready.input.stride),
             out_stride: word(out.stride),
             round: u32::from(out.round),
         };
-        queue.push(kernel, &args, [word(weight.out).div_ceil(OUTPUTS), word(groups.1)])
+        queue.push(kernel, &args, [word(weight.out).div_ceil(OUTPUTS), word(used.count)])
+    }
+
+    /// The rows of each group times two weights of its expert.
+    pub fn experts_both(
+        &self,
+        queue: &mut Queue,
+        ready: &Ready,
+        stacks: &Stacks,
+        used: Used,
+        rows: u64,
+        outs: [Out; 2],
+    ) -> OpsResult {
+        let [first, second] = &stacks.parts;
+        if let Some(tiled) = &stacks.tiled {
+            let some = Groups::Some { groups: used.at, count: used.count, list: rows };
+            let (weight, ready) = (&first.first, ready.part(0, used.rows));
+            return self.tiled(queue, &ready, weight.format, tiled, outs, weight.out, &some);
+        }
+        self.experts(queue, ready, first, used, rows, outs[0])?;
+        self.experts(queue, ready, second, used, rows, outs[1])
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what a product is made of")]
+    fn tiled(
+        &self,
+        queue: &mut Queue,
+        ready: &Ready,
+        format: Format,
+        tiled: &Tiled,
+        [out, second]: [Out; 2],
+        split: usize,
+        groups: &Groups,
+    ) -> OpsResult {
+        let x = match self.form(format, true, ready.input.round) {
+            Some(Form::Coded) => ready.coded,
+            _ => ready.plain,
+        };
+        let rows = tiles::Rows {
+            x,
+            x_stride: ready.input.width,
+            rows: ready.input.rows,
+            out: out.at,
+            out_stride: out.stride,
+            split,
+            second: second.at,
+            second_stride: second.stride,
+            round: out.round,
+        };
+        if rows.rows == 0 {
+            return Ok(());
+        }
+        let planned = tiled.tiles.product(tiled.at, &rows, groups, self.found.width);
+        let Some((kernel, args, grid)) = planned else {
+            return Err(OpsError::Unsupported {
+                backend: queue.name(),
+                step: "a product",
+                reason: format!("{} rows of {} values", rows.rows, rows.x_stride),
+            });
+        };
+        queue.push(kernel, &args, grid)
     }
 }
 
 /// The kernels of products that a device has.
+#[derive(Clone, Copy)]
 pub struct Found {
     quantise: &'static Kernel,
+    operand: Option<&'static Kernel>,
     dense: [[Option<&'static Kernel>; 2]; 5],
     expert: [[Option<&'static Kernel>; 2]; 5],
+    /// Whether weights are tiled: the device multiplies by them, and rows are bf16 values.
+    pub tiled: bool,
+    /// Groups that the device runs at once.
+    width: u32,
 }
 
 impl Found {
@@ -298,10 +356,12 @@ impl Found {
     ///
     /// # Errors
     /// No kernel that rounds inputs.
-    pub fn new(device: &dyn Device) -> Result<Self, OpsError> {
+    pub fn new(device: &dyn Device, numerics: Numerics) -> Result<Self, OpsError> {
         let find = |name| find(device, name).ok();
+        let rounded = numerics.round_inputs && numerics.round_stores;
         Ok(Self {
             quantise: crate::queue::find(device, "quantise")?,
+            operand: find("operand"),
             dense: [
                 [find("dense_fp8"), find("dense_fp8_codes")],
                 [find("dense_fp4"), find("dense_fp4_codes")],
@@ -316,6 +376,8 @@ impl Found {
                 [None, None],
                 [None, None],
             ],
+            tiled: rounded && find("tile_fp8_many").is_some() && find("operand").is_some(),
+            width: device.width(),
         })
     }
 }
@@ -326,26 +388,6 @@ fn known(queue: &Queue, kernel: Option<&'static Kernel>) -> Result<&'static Kern
         step: "a product",
         reason: "the device has no kernel for the weight's format".into(),
     })
-}
-
-/// A format as kernels take it.
-pub fn index(format: Format) -> usize {
-    use finback_kernels::args::format as f;
-    let index = match format {
-        Format::Fp8 { .. } => f::FP8,
-        Format::Fp4 => f::FP4,
-        Format::Bf16 => f::BF16,
-        Format::F16 => f::F16,
-        Format::F32 => f::F32,
-    };
-    index as usize
-}
-
-fn side(format: Format) -> u32 {
-    match format {
-        Format::Fp8 { block } => word(block),
-        _ => 32,
-    }
 }
 
 /// A size as kernels take it; `check` holds every size to 32 bits.

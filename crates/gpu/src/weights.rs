@@ -2,8 +2,8 @@
 
 use finback_ops::{Expert, Hyper, LayerSpec, Linear, ModelSpec, OpsError};
 
+use crate::linear::{Grouped, Joined, Stack, Stacks, Takes, Weight};
 use crate::load::Placer;
-use crate::products::{Stack, Weight};
 
 /// A model's weights.
 pub struct Weights {
@@ -23,18 +23,16 @@ pub struct Weights {
 pub struct Layer {
     /// The sites before attention and before the experts.
     pub sites: [Mix; 2],
-    /// `[q_rank, hidden]`.
-    pub wq_a: Weight,
     /// `[q_rank]`.
     pub q_norm: u64,
     /// `[heads * head_dim, q_rank]`.
     pub wq_b: Weight,
-    /// `[head_dim, hidden]`.
-    pub wkv: Weight,
+    /// wkv `[head_dim, hidden]` and wq_a `[q_rank, hidden]`.
+    pub latents: Joined,
     /// `[head_dim]`.
     pub kv_norm: u64,
     /// `[o_groups * o_rank, heads * head_dim / o_groups]`.
-    pub wo_a: Weight,
+    pub wo_a: Grouped,
     /// `[hidden, o_groups * o_rank]`.
     pub wo_b: Weight,
     /// `[heads]`.
@@ -49,10 +47,14 @@ pub struct Layer {
     pub gate: Weight,
     /// `[experts]`.
     pub bias: u64,
-    /// The routed experts' w1, w3 and w2.
-    pub routed: [Stack; 3],
-    /// The shared expert's w1, w3 and w2.
-    pub shared: [Weight; 3],
+    /// The routed experts' w1 and w3.
+    pub routed_in: Stacks,
+    /// Their w2.
+    pub routed_out: Stack,
+    /// The shared expert's w1 and w3.
+    pub shared_in: Joined,
+    /// Its w2.
+    pub shared_out: Weight,
 }
 
 /// A hyper-connection site.
@@ -69,16 +71,33 @@ pub struct Mix {
 
 /// A kv source's compressor and the key half of its indexer.
 pub struct Compressor {
-    /// `[head_dim, hidden]`.
-    pub wkv: Weight,
-    /// `[head_dim, hidden]`, where the ratio is above 1.
-    pub wgate: Option<Weight>,
+    /// wkv, and wgate where the ratio is above 1: `[head_dim, hidden]`.
+    pub raw: Raw,
     /// `[head_dim]`.
     pub norm: u64,
     /// `[index_dim, head_dim]`.
     pub index_k: Weight,
     /// `[index_dim]`.
     pub index_norm: u64,
+}
+
+/// What a compressor makes of a row.
+#[derive(Clone, Copy)]
+pub enum Raw {
+    /// A latent.
+    Latent(Weight),
+    /// A raw row: kv, then the gate.
+    Gated(Joined),
+}
+
+impl Raw {
+    /// What takes the rows.
+    pub fn takes(&self) -> &dyn Takes {
+        match self {
+            Raw::Latent(weight) => weight,
+            Raw::Gated(joined) => joined,
+        }
+    }
 }
 
 /// The drafter's weights around its layers.
@@ -103,19 +122,21 @@ impl Weights {
     /// # Errors
     /// A tensor that cannot be read, a scale that is NaN, or the device's failure.
     pub fn place(spec: &ModelSpec, to: &mut Placer<'_>) -> Result<Self, OpsError> {
-        let layers = spec.layers.iter().chain(spec.draft_layers());
+        let (layers, groups) = (spec.layers.iter().chain(spec.draft_layers()), spec.dims.o_groups);
         Ok(Self {
-            embed: to.linear(&spec.embed)?,
+            embed: to.table(&spec.embed)?,
             norm: to.vector(&spec.norm)?,
             head: to.linear(&spec.head)?,
-            layers: layers.map(|layer| Layer::place(layer, to)).collect::<Result<_, _>>()?,
+            layers: layers
+                .map(|layer| Layer::place(layer, groups, to))
+                .collect::<Result<_, _>>()?,
             drafter: match &spec.drafter {
                 None => None,
                 Some(drafter) => Some(Drafter {
                     main_proj: to.linear(&drafter.main_proj)?,
                     main_norm: to.vector(&drafter.main_norm)?,
                     norm: to.vector(&drafter.norm)?,
-                    markov_embed: to.linear(&drafter.markov_embed)?,
+                    markov_embed: to.table(&drafter.markov_embed)?,
                     markov_head: to.linear(&drafter.markov_head)?,
                     confidence: to.vector(&drafter.confidence)?,
                 }),
@@ -125,7 +146,7 @@ impl Weights {
 }
 
 impl Layer {
-    fn place(layer: &LayerSpec, to: &mut Placer<'_>) -> Result<Self, OpsError> {
+    fn place(layer: &LayerSpec, groups: usize, to: &mut Placer<'_>) -> Result<Self, OpsError> {
         let (attn, ffn) = (&layer.attn, &layer.ffn);
         let [w1, w3, w2] = THREE;
         Ok(Self {
@@ -133,21 +154,19 @@ impl Layer {
                 Mix::place(&layer.attn_hyper, &layer.attn_norm, to)?,
                 Mix::place(&layer.ffn_hyper, &layer.ffn_norm, to)?,
             ],
-            wq_a: to.linear(&attn.wq_a)?,
             q_norm: to.vector(&attn.q_norm)?,
             wq_b: to.linear(&attn.wq_b)?,
-            wkv: to.linear(&attn.wkv)?,
+            latents: to.joined([&attn.wkv, &attn.wq_a])?,
             kv_norm: to.vector(&attn.kv_norm)?,
-            wo_a: to.linear(&attn.wo_a)?,
+            wo_a: to.grouped(&attn.wo_a, groups)?,
             wo_b: to.linear(&attn.wo_b)?,
             sink: to.vector(&attn.sink)?,
             compressor: match &layer.compressor {
                 None => None,
                 Some(compressor) => Some(Compressor {
-                    wkv: to.linear(&compressor.wkv)?,
-                    wgate: match &compressor.wgate {
-                        None => None,
-                        Some(wgate) => Some(to.linear(wgate)?),
+                    raw: match &compressor.wgate {
+                        None => Raw::Latent(to.linear(&compressor.wkv)?),
+                        Some(wgate) => Raw::Gated(to.joined([&compressor.wkv, wgate])?),
                     },
                     norm: to.vector(&compressor.norm)?,
                     index_k: to.linear(&compressor.index_k)?,
@@ -164,16 +183,10 @@ impl Layer {
             },
             gate: to.linear(&ffn.gate)?,
             bias: to.vector(&ffn.bias)?,
-            routed: [
-                to.stack(&ffn.experts, w1)?,
-                to.stack(&ffn.experts, w3)?,
-                to.stack(&ffn.experts, w2)?,
-            ],
-            shared: [
-                to.linear(w1(&ffn.shared))?,
-                to.linear(w3(&ffn.shared))?,
-                to.linear(w2(&ffn.shared))?,
-            ],
+            routed_in: to.stacks(&ffn.experts, [w1, w3])?,
+            routed_out: to.stack(&ffn.experts, w2)?,
+            shared_in: to.joined([w1(&ffn.shared), w3(&ffn.shared)])?,
+            shared_out: to.linear(w2(&ffn.shared))?,
         })
     }
 }

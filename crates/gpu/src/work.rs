@@ -202,7 +202,8 @@ pub fn inputs(spec: &ModelSpec, limits: &Limits) -> Most {
     ];
     let rank = drafter.map_or(0, |drafter| limits.slots * drafter.markov_embed.inp);
     let other = (n * widths.into_iter().max().unwrap_or(0)).max(rank);
-    Most { rows: n, hidden: d.hidden, q_rank: d.q_rank, other }
+    let plain = other.max(n * d.heads * d.head_dim);
+    Most { rows: n, hidden: d.hidden, q_rank: d.q_rank, other, plain }
 }
 
 fn most(spec: &ModelSpec, get: fn(&Ffn) -> usize) -> usize {

@@ -59,6 +59,11 @@ pub trait Device: Send {
     /// Whether it has this kernel: tiles are some devices' own.
     fn has(&self, kernel: &Kernel) -> bool;
 
+    /// Groups that it runs at once, for launches that are made to fill it.
+    fn width(&self) -> u32 {
+        1
+    }
+
     /// Whether it notices a missing barrier whatever the values are. Others leave that to a race
     /// checker beside them.
     fn sees_races(&self) -> bool {

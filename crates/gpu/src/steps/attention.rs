@@ -1,11 +1,13 @@
 //! Attention's steps: projections, compression, the attention itself, the output projection.
 
 use finback_kernels::args::{AttendArgs, PackArgs, PoolArgs, RmsnormArgs, RopeArgs};
-use finback_ops::{Format, OpsResult, Rows};
+use finback_ops::{OpsResult, Rows};
 
 use crate::batch::ROW_WORDS;
 use crate::ops::GpuOps;
-use crate::products::{Input, Of, Out, word};
+use crate::products::word;
+use crate::rows::{Input, Of, Out};
+use crate::weights::Raw;
 
 /// Vectors that are rotated by their row's angles.
 pub struct Turned {
@@ -30,21 +32,13 @@ impl GpuOps {
         let spec = self.spec.clone();
         let (d, round) = (&spec.dims, spec.numerics.round_stores);
         let weights = &self.weights.layers[layer];
-        let (wq_a, wq_b, wkv) = (weights.wq_a, weights.wq_b, weights.wkv);
-        let q_norm = weights.q_norm;
-        let input = self.x(&kv);
-        let ready = self.products.ready(&mut self.queue, Of::X, kv.start, input, &[&wkv, &wq_a])?;
-        let out = Out { at: self.work.kv.row(kv.start), stride: d.head_dim, round };
-        self.products.dense(&mut self.queue, &ready, &wkv, out)?;
+        let (wq_b, q_norm) = (weights.wq_b, weights.q_norm);
+        self.latents(layer, &kv)?;
         self.window_rows(layer, kv)?;
         if q.is_empty() {
             return Ok(());
         }
-        let input = self.x(&q);
-        let ready = self.products.ready(&mut self.queue, Of::X, q.start, input, &[&wq_a])?;
         let qr = self.work.qr.row(q.start);
-        let out = Out { at: qr, stride: d.q_rank, round };
-        self.products.dense(&mut self.queue, &ready, &wq_a, out)?;
         self.rmsnorm(qr, q_norm, d.q_rank, q.len())?;
         self.products.changed(Of::Qr);
         let input = self.qr(&q);
@@ -59,6 +53,19 @@ impl GpuOps {
             dim: d.head_dim,
             inverse: false,
         })
+    }
+
+    /// The projected latents of a layer's rows, in `kv` and `qr`.
+    pub(crate) fn latents(&mut self, layer: usize, rows: &Rows) -> OpsResult {
+        let joined = self.weights.layers[layer].latents;
+        let (d, round) = (&self.spec.dims, self.spec.numerics.round_stores);
+        let outs = [
+            Out { at: self.work.kv.row(rows.start), stride: d.head_dim, round },
+            Out { at: self.work.qr.row(rows.start), stride: d.q_rank, round },
+        ];
+        let input = self.x(rows);
+        let ready = self.products.ready(&mut self.queue, Of::X, rows.start, input, &[&joined])?;
+        self.products.both(&mut self.queue, &ready, &joined, outs)
     }
 
     /// From the projected latents in `kv` to packed window rows of a layer.
@@ -89,7 +96,7 @@ impl GpuOps {
             return Ok(());
         };
         let source = self.state.sources[source];
-        let (wkv, wgate) = (weights.wkv, weights.wgate);
+        let raw = weights.raw;
         let (norm, index_k, index_norm) = (weights.norm, weights.index_k, weights.index_norm);
         let (d, round) = (&spec.dims, spec.numerics.round_stores);
         let Some(closing) = self.batch.closing(source.ratio) else { return Ok(()) };
@@ -108,22 +115,21 @@ impl GpuOps {
             1 => self.angles(layer, rows.start),
             _ => (closing.cos + 4 * half * first as u64, closing.sin + 4 * half * first as u64),
         };
-        let weights = [&wkv, wgate.as_ref().unwrap_or(&wkv)];
         let input = self.x(&rows);
-        let ready = self.products.ready(&mut self.queue, Of::X, rows.start, input, &weights)?;
+        let ready =
+            self.products.ready(&mut self.queue, Of::X, rows.start, input, &[raw.takes()])?;
         let latents = self.work.kv.at;
-        match &wgate {
-            None => {
+        match &raw {
+            Raw::Latent(wkv) => {
                 let out = Out { at: latents, stride: d.head_dim, round };
-                self.products.dense(&mut self.queue, &ready, &wkv, out)?;
+                self.products.dense(&mut self.queue, &ready, wkv, out)?;
             }
-            Some(wgate) => {
+            Raw::Gated(joined) => {
                 let stride = 2 * d.head_dim;
                 let at = self.state.own_raw(&source) + (4 * stride * rows.start) as u64;
                 let out = Out { at, stride, round: false };
-                self.products.dense(&mut self.queue, &ready, &wkv, out)?;
-                let out = Out { at: at + 4 * d.head_dim as u64, ..out };
-                self.products.dense(&mut self.queue, &ready, wgate, out)?;
+                let gate = Out { at: at + 4 * d.head_dim as u64, ..out };
+                self.products.both(&mut self.queue, &ready, joined, [out, gate])?;
                 let args = PoolArgs {
                     raw: source.raw.at,
                     members,
@@ -211,25 +217,12 @@ impl GpuOps {
         let spec = self.spec.clone();
         let (d, round, n) = (&spec.dims, spec.numerics.round_stores, rows.len());
         let (wo_a, wo_b) = (self.weights.layers[layer].wo_a, self.weights.layers[layer].wo_b);
-        let stride = d.heads * d.head_dim;
-        let (width, z_width) = (stride / d.o_groups, d.o_groups * d.o_rank);
-        // A part of the weight begins at a scale tile; what it computes of the group before is
-        // overwritten by that group, which comes after.
-        let tile = match wo_a.format {
-            Format::Fp8 { block } => block,
-            _ => 1,
-        };
-        for g in (0..d.o_groups).rev() {
-            let own = g * d.o_rank..(g + 1) * d.o_rank;
-            let part = own.start / tile * tile..own.end;
-            let x = self.work.q.row(rows.start) + (4 * g * width) as u64;
-            let input = Input { x, width, stride, rows: n, round: false };
-            let weight = wo_a.part(part.clone());
-            let ready = self.products.ready(&mut self.queue, Of::Other, 0, input, &[&weight])?;
-            let at = self.work.z.row(rows.start) + 4 * part.start as u64;
-            let out = Out { at, stride: z_width, round };
-            self.products.dense(&mut self.queue, &ready, &weight, out)?;
-        }
+        let (width, z_width) = (d.heads * d.head_dim, d.o_groups * d.o_rank);
+        let x = self.work.q.row(rows.start);
+        let input = Input { x, width, stride: width, rows: n, round: false };
+        let ready = self.products.ready(&mut self.queue, Of::Other, 0, input, &[&wo_a])?;
+        let out = Out { at: self.work.z.row(rows.start), stride: z_width, round };
+        self.products.grouped(&mut self.queue, &ready, &wo_a, out)?;
         let x = self.work.z.row(rows.start);
         let input = Input { x, width: z_width, stride: z_width, rows: n, round: true };
         let ready = self.products.ready(&mut self.queue, Of::Other, 0, input, &[&wo_b])?;

@@ -3,8 +3,10 @@
 use finback_kernels::args::{GroupArgs, RouteArgs, SumExpertsArgs, SwigluArgs, scoring};
 use finback_ops::{OpsResult, Rows, Scoring};
 
+use crate::linear::Takes;
 use crate::ops::GpuOps;
-use crate::products::{Input, Of, Out, word};
+use crate::products::word;
+use crate::rows::{Input, Of, Out, Used};
 
 impl GpuOps {
     pub(crate) fn route_step(&mut self, layer: usize, rows: Rows) -> OpsResult {
@@ -41,8 +43,9 @@ impl GpuOps {
         let spec = self.spec.clone();
         let (d, ffn, n) = (&spec.dims, &spec.layer(layer).ffn, rows.len());
         let (round, inter) = (spec.numerics.round_stores, d.inter);
-        let (routed, shared) =
-            (self.weights.layers[layer].routed, self.weights.layers[layer].shared);
+        let weights = &self.weights.layers[layer];
+        let (routed_in, routed_down) = (weights.routed_in, weights.routed_out);
+        let (shared_in, shared_down) = (weights.shared_in, weights.shared_out);
         let routes = n * ffn.topk;
         // As many groups as there may be; the ones past the used experts have no places.
         let groups = routes.min(ffn.experts.len());
@@ -62,15 +65,17 @@ impl GpuOps {
         self.queue.push(self.kernels.group_routes, &args, [1, 1])?;
 
         let input = self.x(&rows);
-        let weights = [&routed[0].first, &routed[1].first, &shared[0], &shared[1]];
+        let weights: [&dyn Takes; 2] = [&routed_in, &shared_in];
         let ready = self.products.ready(&mut self.queue, Of::X, rows.start, input, &weights)?;
-        let (list, place_rows) = ((self.work.groups.at, groups), self.work.place_rows.at);
-        for (i, buf) in [self.work.hidden, self.work.hidden_up].into_iter().enumerate() {
-            let out = Out { at: self.work.routed_row(buf), stride: inter, round };
-            self.products.experts(&mut self.queue, &ready, &routed[i], list, place_rows, out)?;
-            let out = Out { at: self.work.shared_row(buf, n), ..out };
-            self.products.dense(&mut self.queue, &ready, &shared[i], out)?;
-        }
+        let used = Used { at: self.work.groups.at, count: groups, rows: n };
+        let place_rows = self.work.place_rows.at;
+        let (hidden, up) = (self.work.hidden, self.work.hidden_up);
+        let out = |at: u64| Out { at, stride: inter, round };
+        let outs = [out(self.work.routed_row(hidden)), out(self.work.routed_row(up))];
+        let queue = &mut self.queue;
+        self.products.experts_both(queue, &ready, &routed_in, used, place_rows, outs)?;
+        let outs = [out(self.work.shared_row(hidden, n)), out(self.work.shared_row(up, n))];
+        self.products.both(queue, &ready, &shared_in, outs)?;
         let hidden = self.work.shared_row(self.work.hidden, n);
         let args = SwigluArgs {
             gate: hidden,
@@ -85,14 +90,21 @@ impl GpuOps {
         self.queue.push(self.kernels.swiglu, &args, [word(n + routes), 1])?;
 
         let input = Input { x: hidden, width: inter, stride: inter, rows: n + routes, round: true };
-        let weights = [&routed[2].first, &shared[2]];
+        let weights: [&dyn Takes; 2] = [&routed_down, &shared_down];
         let ready = self.products.ready(&mut self.queue, Of::Other, 0, input, &weights)?;
         let shared_out = self.work.shared_row(self.work.expert_out, n);
         let routed_out = self.work.routed_row(self.work.expert_out);
         let out = Out { at: routed_out, stride: d.hidden, round };
-        self.products.experts(&mut self.queue, &ready.part(n, routes), &routed[2], list, 0, out)?;
+        self.products.experts(
+            &mut self.queue,
+            &ready.part(n, routes),
+            &routed_down,
+            used,
+            0,
+            out,
+        )?;
         let out = Out { at: shared_out, ..out };
-        self.products.dense(&mut self.queue, &ready.part(0, n), &shared[2], out)?;
+        self.products.dense(&mut self.queue, &ready.part(0, n), &shared_down, out)?;
         let args = SumExpertsArgs {
             routed: routed_out,
             shared: shared_out,

@@ -3,8 +3,10 @@
 use finback_kernels::args::{AddArgs, AdjustArgs, ChooseArgs, CollapseArgs, MarkovArgs};
 use finback_ops::{Adjust, OpsError, OpsResult, Penalties, Rows, Sampling};
 
+use crate::linear::index;
 use crate::ops::GpuOps;
-use crate::products::{Input, Of, Out, index, word};
+use crate::products::word;
+use crate::rows::{Input, Of, Out};
 use crate::sampling::{Chosen, Places};
 
 /// What the choice kernel writes for a row that has none.
@@ -161,11 +163,7 @@ impl GpuOps {
         self.products.changed(Of::X);
         self.rmsnorm(x, main_norm, d.hidden, n)?;
         for layer in spec.layers.len()..spec.rings() {
-            let wkv = self.weights.layers[layer].wkv;
-            let input = self.x(&rows);
-            let ready = self.products.ready(&mut self.queue, Of::X, rows.start, input, &[&wkv])?;
-            let out = Out { at: self.work.kv.row(rows.start), stride: d.head_dim, round };
-            self.products.dense(&mut self.queue, &ready, &wkv, out)?;
+            self.latents(layer, &rows)?;
             self.window_rows(layer, rows.clone())?;
         }
         Ok(())

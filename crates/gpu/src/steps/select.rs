@@ -7,7 +7,8 @@ use finback_ops::{OpsResult, Rows};
 use super::attention::Turned;
 use crate::batch::ROW_WORDS;
 use crate::ops::GpuOps;
-use crate::products::{Of, Out, word};
+use crate::products::word;
+use crate::rows::{Of, Out};
 use crate::state::Source;
 
 /// How a layer's choice relates to the candidate blocks.

@@ -6,8 +6,10 @@ use finback_kernels::args::{
 use finback_numerics::fp8::E8M0_NAN;
 use finback_ops::{EngramLayer, OpsError, OpsResult, Rows, Site, look_back};
 
+use crate::linear::index;
 use crate::ops::GpuOps;
-use crate::products::{Input, Of, Out, index, word};
+use crate::products::word;
+use crate::rows::{Input, Of, Out};
 
 impl GpuOps {
     pub(crate) fn embed_step(&mut self, rows: Rows) -> OpsResult {

@@ -3,6 +3,7 @@
 // All of it is test code, helpers included.
 #![allow(clippy::unwrap_used)]
 
+mod adjust;
 mod agree;
 mod load;
 mod refusals;

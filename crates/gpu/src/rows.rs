@@ -1,0 +1,152 @@
+//! Rows that linears read, and room for the forms that they are prepared in.
+
+use std::ops::Range;
+
+use finback_ops::OpsError;
+
+use crate::memory::{Buf, Memory};
+
+/// Rows that linears read.
+#[derive(Debug, Clone, Copy)]
+pub struct Input {
+    /// Address of the first row.
+    pub x: u64,
+    /// Values of a row.
+    pub width: usize,
+    /// Values from one row to the next.
+    pub stride: usize,
+    /// How many.
+    pub rows: usize,
+    /// Whether an FP8 or FP4 weight takes them rounded to e4m3 in release numerics.
+    pub round: bool,
+}
+
+/// Whose rows they are; those of the first two are used by several steps and prepared once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Of {
+    /// A sublayer's input.
+    X,
+    /// The queries' latent.
+    Qr,
+    /// Anything else.
+    Other,
+}
+
+/// A form that rows are prepared in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// E4M3 codes with a scale for 32 values.
+    Codes,
+    /// BF16 values of such codes.
+    Coded,
+    /// BF16.
+    Plain,
+}
+
+/// Rows in the forms that weights take; an address is 0 where they were not made.
+#[derive(Debug, Clone, Copy)]
+pub struct Ready {
+    /// As they are.
+    pub input: Input,
+    /// E4M3 codes.
+    pub codes: u64,
+    /// The codes' scales.
+    pub scales: u64,
+    /// BF16 values of such codes.
+    pub coded: u64,
+    /// BF16.
+    pub plain: u64,
+}
+
+impl Ready {
+    /// Some of the rows.
+    pub fn part(&self, first: usize, rows: usize) -> Self {
+        let Self { input, codes, scales, coded, plain } = *self;
+        let skip = |address: u64, bytes: usize| match address {
+            0 => 0,
+            address => address + (first * bytes) as u64,
+        };
+        Self {
+            input: Input { x: input.x + (4 * first * input.stride) as u64, rows, ..input },
+            codes: skip(codes, input.width),
+            scales: skip(scales, input.width / 32),
+            coded: skip(coded, 2 * input.width),
+            plain: skip(plain, 2 * input.width),
+        }
+    }
+}
+
+/// What outputs become.
+#[derive(Debug, Clone, Copy)]
+pub struct Out {
+    /// Address of the first row's first channel.
+    pub at: u64,
+    /// Values from one row to the next.
+    pub stride: usize,
+    /// Whether they are stored as bf16.
+    pub round: bool,
+}
+
+impl Out {
+    /// Nowhere.
+    pub const NONE: Self = Self { at: 0, stride: 0, round: false };
+}
+
+/// The experts in use.
+#[derive(Debug, Clone, Copy)]
+pub struct Used {
+    /// Address of (expert, first place, end) of each.
+    pub at: u64,
+    /// How many there may be.
+    pub count: usize,
+    /// Rows that one may have.
+    pub rows: usize,
+}
+
+/// Room for rows in one form, and which of a batch's rows it holds.
+#[derive(Default)]
+pub struct Made {
+    /// The rows.
+    pub at: Buf,
+    /// Their scales.
+    pub scales: Buf,
+    /// Which they are.
+    pub rows: Range<usize>,
+}
+
+/// Room for rows in every form.
+#[derive(Default)]
+pub struct Room {
+    /// By [`Form`].
+    pub codes: Made,
+    /// By [`Form`].
+    pub coded: Made,
+    /// By [`Form`].
+    pub plain: Made,
+}
+
+impl Room {
+    /// Room for rows of a width that are rounded to e4m3, and of one that are not.
+    pub fn new(
+        memory: &mut Memory<'_>,
+        tiled: bool,
+        rows: usize,
+        [width, plain]: [usize; 2],
+    ) -> Result<Self, OpsError> {
+        let mut room = Self::default();
+        room.codes.at = memory.rows(rows, width)?;
+        room.codes.scales = memory.rows(rows, width / 32)?;
+        if tiled {
+            room.coded.at = memory.rows(rows, 2 * width)?;
+            room.plain.at = memory.rows(rows, 2 * plain)?;
+        }
+        Ok(room)
+    }
+
+    /// Forgets what it holds.
+    pub fn changed(&mut self) {
+        for made in [&mut self.codes, &mut self.coded, &mut self.plain] {
+            made.rows = 0..0;
+        }
+    }
+}
