@@ -5,7 +5,8 @@
 // 2 i + 1 of its channels 64 j + 16 t on. e_k = exp(s_k - m) with m over all keys and the sink; lane l
 // of 32 adds the e of keys k % 32 == l ascending, then warp_sum, then the sink's share. A weight enters
 // the mix as two bf16, e to the nearest and what is left of it to the nearest: 17 bits. A channel is one
-// chain over the keys ascending, 16 a step, the high parts of a step before its low ones.
+// chain over the keys ascending, 16 a step, the high parts of a step before its low ones. Keys are counted
+// with the window's part filled up to a multiple of 32 by keys of no weight.
 //
 // Few rows take two launches: `tile_attend_scores`, a group for 16 heads and 64 keys of a row, and
 // `tile_attend_mix`, a group for 16 heads and 128 channels. Many rows take `tile_attend_many`, a group
@@ -17,10 +18,10 @@
 #define TILE_PAIRS 32u
 #define TILE_ROPE (TILE_DIM - 2u * TILE_PAIRS)
 
-// Where the keys of a row lie.
+// The keys of a row: `windows` of its window, none up to `padded`, then its picks up to `count`.
 struct TileKeys {
     KeyList list;
-    u32 windows, count;
+    u32 windows, padded, count;
     u64 row;
 };
 
@@ -28,26 +29,87 @@ DEVICE TileKeys tile_keys(const TileAttendArgs& args, u64 row) {
     TileKeys k;
     k.list = keys_of(args.rows, row, args.window, args.draft);
     k.windows = k.list.last + 1u - k.list.first;
-    k.count = k.windows + (args.n_picks ? args.n_picks[row] : 0);
+    k.padded = (k.windows + 31u) / 32u * 32u;
+    k.count = k.padded + (args.n_picks ? args.n_picks[row] : 0);
     if (k.count > TILE_KEYS) k.count = TILE_KEYS;
     k.row = row;
     return k;
 }
 
-struct Place {
-    const u8* row;
-    u32 kind;
+DEVICE bool is_key(const TileKeys& keys, u32 k) { return k < keys.windows || (k >= keys.padded && k < keys.count); }
+
+// Where a key lies, as a word: which rows, and the row among them.
+#define KEY_NONE 0u
+#define KEY_RING 1u
+#define KEY_FRESH 2u
+#define KEY_POOL 3u
+DEVICE u32 place_word(u32 kind, u64 row) { return kind << 30 | u32(row); }
+
+DEVICE u32 window_place(const TileAttendArgs& args, const TileKeys& keys, u32 k) {
+    const KeyList& list = keys.list;
+    const u32 position = list.first + k;
+    if (position >= list.span_start) return place_word(KEY_FRESH, u64(list.span_first) + position - list.span_start);
+    return place_word(KEY_RING, u64(list.slot) * args.ring_rows + position % args.ring_rows);
+}
+
+DEVICE u32 pick_of(const TileAttendArgs& args, const TileKeys& keys, u32 k) {
+    if (k < keys.padded || k >= keys.count) return NO_PICK;
+    const u32 j = args.picks[keys.row * args.picks_stride + k - keys.padded];
+    return PLANTED(FAULT_ATTEND_WRONG_PICK) ? j ^ 1u : j;
+}
+
+DEVICE u32 place_of_key(const TileAttendArgs& args, const TileKeys& keys, u32 k, u32 pick) {
+    if (pick != NO_PICK)
+        return place_word(KEY_POOL, pool_row(args.blocks, keys.list.slot, args.blocks_stride, args.rows_per_block, pick));
+    return k < keys.windows ? window_place(args, keys, k) : place_word(KEY_NONE, 0);
+}
+
+// The places of all keys of a row, by 256 threads: loads of a kind are on their way together.
+DEVICE void place_keys(const TileAttendArgs& args, const TileKeys& keys, u32* places, u32 thread) {
+    u32 pick[3];
+#pragma unroll
+    for (u32 i = 0; i < 3u; i++) pick[i] = pick_of(args, keys, thread + 256u * i);
+#pragma unroll
+    for (u32 i = 0; i < 3u; i++) {
+        const u32 k = thread + 256u * i;
+        if (k < TILE_KEYS) places[k] = place_of_key(args, keys, k, pick[i]);
+    }
+}
+
+// Sixteen channels of a key of the pool or of a window: codes and scale.
+struct Chunk {
+    uint4 codes;
+    u32 scale, place;
 };
 
-DEVICE Place place_of_key(const TileAttendArgs& args, const TileKeys& keys, u32 k) {
-    if (k >= keys.count) return Place{0, KEY_NONE};
-    if (k < keys.windows)
-        return Place{window_row(args.ring, args.fresh, keys.list, args.ring_rows, TILE_DIM, keys.list.first + k),
-            KEY_WINDOW};
-    u32 j = args.picks[keys.row * args.picks_stride + k - keys.windows];
-    if (PLANTED(FAULT_ATTEND_WRONG_PICK)) j ^= 1u;
-    const u64 place = pool_row(args.blocks, keys.list.slot, args.blocks_stride, args.rows_per_block, j);
-    return Place{args.pool + place * compressed_bytes(TILE_DIM), KEY_COMPRESSED};
+DEVICE void load_chunk(Chunk& c, const TileAttendArgs& args, bool pool, u32 place, u32 chunk) {
+    c.place = place;
+    const u64 at = place & 0x3fffffffu;
+    if (pool) {
+        const u8* row = args.pool + at * compressed_bytes(TILE_DIM);
+        const uint2 codes = *reinterpret_cast<const uint2*>(row + chunk * 8u);
+        c.codes.x = codes.x, c.codes.y = codes.y;
+        c.scale = row[TILE_DIM / 2u + chunk];
+    } else {
+        const u8* row = (place >> 30 == KEY_RING ? args.ring : args.fresh) + at * window_bytes(TILE_DIM);
+        c.codes = *reinterpret_cast<const uint4*>(row + chunk * 16u);
+        c.scale = row[TILE_DIM + chunk / 2u];
+    }
+}
+
+DEVICE void lift_chunk16(const Chunk& c, bool pool, u32* out) {
+    Factor by;
+    if (pool) {
+        spread_e2m1(c.codes.x, out);
+        spread_e2m1(c.codes.y, out + 4);
+        by = factor_compressed(c.scale);
+    } else {
+        spread_e4m3(c.codes.x, c.codes.y, out);
+        spread_e4m3(c.codes.z, c.codes.w, out + 4);
+        by = factor_window(c.scale);
+    }
+    if (c.place >> 30 == KEY_NONE) by = Factor{0u, ONE_BF16};
+    finish_lift<8>(out, by);
 }
 
 // Eight channels of a query from c on, rotated where they are among the last ones, as four words.
@@ -77,24 +139,20 @@ DEVICE u32 split_weight(float e) {
     return (high << 16) | (pair_bf16(rest, 0.0f) & 0xffffu);
 }
 
-// The weights of one head from its scores `s`, lane l's being keys l, l + 32, ..; gives the divisor.
-DEVICE float tile_weights(float* s, u32 count, float sink, u32 lane) {
+// The weights of one head from its scores, lane l's being keys l, l + 32, .. and minus infinity where there
+// is no key; gives 1 / the divisor.
+DEVICE float tile_weights(float* s, float sink, u32 lane) {
     float top = PLANTED(FAULT_ATTEND_NO_SINK) ? -1e30f : sink;
 #pragma unroll
-    for (u32 i = 0; i < TILE_KEYS / 32u; i++)
-        if (i * 32u + lane < count) top = max_of(s[i], top);
+    for (u32 i = 0; i < TILE_KEYS / 32u; i++) top = max_of(s[i], top);
     for (u32 apart = 16u; apart > 0; apart /= 2u) top = max_of(SHUFFLE_XOR(top, apart), top);
     float sum = 0.0f;
 #pragma unroll
     for (u32 i = 0; i < TILE_KEYS / 32u; i++) {
-        if (i * 32u + lane >= count) {
-            s[i] = 0.0f;
-            continue;
-        }
         s[i] = exp_of(s[i] - top);
         sum = sum + s[i];
     }
-    return warp_sum(sum) + (PLANTED(FAULT_ATTEND_NO_SINK) ? 0.0f : exp_of(sink - top));
+    return 1.0f / (warp_sum(sum) + (PLANTED(FAULT_ATTEND_NO_SINK) ? 0.0f : exp_of(sink - top)));
 }
 
 // Where the weight of a key of a head lies in its shared rows: lanes of a load meet no bank twice.
@@ -114,19 +172,23 @@ DEVICE void load_weights(const u32* weights, u32 head, u32 key, u32 lane, u32* h
 
 // Heads' mixed channels from `out` (f32, so many a head), rotated back, to bf16; channels c0..c0 + width.
 DEVICE void store_heads(const TileAttendArgs& args, u64 row, u32 head0, u32 heads, u32 c0, u32 width,
-    const float* out, u32 stride, u32 thread, u32 threads) {
-    for (u32 at = thread; at < heads * width / 2u; at += threads) {
-        const u32 head = at / (width / 2u), c = 2u * (at % (width / 2u));
-        float even = round_bf16(out[head * stride + c]), odd = round_bf16(out[head * stride + c + 1u]);
+    const float* out, u32 thread, u32 threads) {
+    for (u32 at = thread; at < heads * width / 8u; at += threads) {
+        const u32 head = at / (width / 8u), c = at % (width / 8u) * 8u;
+        const float4* from = reinterpret_cast<const float4*>(out + head * width + c);
+        const float4 low = from[0], high = from[1];
+        u32 word[4] = {pair_bf16(low.x, low.y), pair_bf16(low.z, low.w), pair_bf16(high.x, high.y), pair_bf16(high.z, high.w)};
         if (c0 + c >= TILE_ROPE && args.cos) {
-            const u64 pair = row * TILE_PAIRS + (c0 + c - TILE_ROPE) / 2u;
-            const float cos = args.cos[pair], sin = PLANTED(FAULT_ROPE_NOT_INVERSE) ? args.sin[pair] : -args.sin[pair];
-            const float x = even * cos - odd * sin;
-            odd = even * sin + odd * cos;
-            even = x;
+#pragma unroll
+            for (u32 i = 0; i < 4u; i++) {
+                const u64 pair = row * TILE_PAIRS + (c0 + c - TILE_ROPE) / 2u + i;
+                const float even = lift_bf16(word[i] & 0xffffu), odd = lift_bf16(word[i] >> 16);
+                const float cos = args.cos[pair], sin = PLANTED(FAULT_ROPE_NOT_INVERSE) ? args.sin[pair] : -args.sin[pair];
+                word[i] = pair_bf16(even * cos - odd * sin, even * sin + odd * cos);
+            }
         }
-        reinterpret_cast<u32*>(args.out)[((row * args.heads + head0 + head) * TILE_DIM + c0 + c) / 2u] =
-            pair_bf16(even, odd);
+        reinterpret_cast<uint4*>(args.out)[((row * args.heads + head0 + head) * TILE_DIM + c0 + c) / 8u] =
+            make_uint4(word[0], word[1], word[2], word[3]);
     }
 }
 
@@ -138,10 +200,13 @@ CUDA_KERNEL(tile_attend_scores, TileAttendArgs, 256) {
     const u64 row = GROUP_Y;
     const TileKeys keys = tile_keys(args, row);
     if (key0 >= keys.count) return;
-    const Place place = place_of_key(args, keys, key0 + warp * 8u + g);
+    const u32 key = key0 + warp * 8u + g;
+    const u32 place = place_of_key(args, keys, key, pick_of(args, keys, key));
+    // A warp's eight keys are of one kind.
+    const bool pool = key0 + warp * 8u >= keys.padded;
     Chunk chunk[8];
 #pragma unroll
-    for (u32 j = 0; j < 8u; j++) chunk[j] = load_chunk(place.row, place.kind, TILE_DIM, 4u * j + t);
+    for (u32 j = 0; j < 8u; j++) load_chunk(chunk[j], args, pool, place, 4u * j + t);
     // Eight channels of a head are two steps of one lane's words.
 #pragma unroll
     for (u32 i = 0; i < 4u; i++) {
@@ -159,7 +224,7 @@ CUDA_KERNEL(tile_attend_scores, TileAttendArgs, 256) {
 #pragma unroll
     for (u32 j = 0; j < 8u; j++) {
         u32 word[8];
-        lift_chunk16(chunk[j], place.kind, word);
+        lift_chunk16(chunk[j], pool, word);
         __syncwarp();
 #pragma unroll
         for (u32 i = 0; i < 4u; i++) {
@@ -176,13 +241,14 @@ CUDA_KERNEL(tile_attend_scores, TileAttendArgs, 256) {
 // Bytes of a key's channels in the mix's tile: a row of 128 and what keeps banks apart.
 #define MIX_CHANNELS 128u
 #define MIX_ROW (MIX_CHANNELS * 2u + 16u)
-#define MIX_SHARED (TILE_KEYS * MIX_ROW + 16u * TILE_KEYS * 4u + 64u)
+#define MIX_SHARED (TILE_KEYS * MIX_ROW + 16u * TILE_KEYS * 4u + 64u + TILE_KEYS * 4u)
 
 CUDA_KERNEL(tile_attend_mix, TileAttendArgs, 256) {
     extern __shared__ uint4 tile_shared[];
     u8* tile = reinterpret_cast<u8*>(tile_shared);
     u32* weights = reinterpret_cast<u32*>(tile + TILE_KEYS * MIX_ROW);
     float* divisor = reinterpret_cast<float*>(weights + 16u * TILE_KEYS);
+    u32* places = reinterpret_cast<u32*>(divisor + 16);
     const u32 lane = LANE % 32u, warp = LANE / 32u, g = lane / 4u, t = lane % 4u;
     const u32 blocks16 = args.heads / 16u;
     const u32 head0 = GROUP_X % blocks16 * 16u, slice = GROUP_X / blocks16;
@@ -190,34 +256,37 @@ CUDA_KERNEL(tile_attend_mix, TileAttendArgs, 256) {
     const TileKeys keys = tile_keys(args, row);
     u32 steps = (keys.count + 15u) / 16u;
 
-    // A lane's keys lie 32 apart, all on their way before the first is used.
     const u32 PER_LANE = TILE_KEYS / 32u, x = LANE % 8u;
-    Chunk chunk[PER_LANE];
-    u32 kind[PER_LANE];
+    float s[2][PER_LANE];
 #pragma unroll
-    for (u32 i = 0; i < PER_LANE; i++) {
-        const Place place = place_of_key(args, keys, LANE / 8u + 32u * i);
-        kind[i] = place.kind;
-        chunk[i] = load_chunk(place.row, place.kind, TILE_DIM, slice * 8u + x);
+    for (u32 h = 0; h < 2u; h++) {
+        const float* from = args.scores + (row * args.heads + head0 + warp * 2u + h) * TILE_KEYS;
+#pragma unroll
+        for (u32 i = 0; i < PER_LANE; i++)
+            s[h][i] = is_key(keys, i * 32u + lane) ? from[i * 32u + lane] : -infinity();
     }
-    for (u32 h = warp * 2u; h < warp * 2u + 2u; h++) {
-        const float* from = args.scores + (row * args.heads + head0 + h) * TILE_KEYS;
-        float s[TILE_KEYS / 32u];
+    place_keys(args, keys, places, LANE);
+    __syncthreads();
+    // A lane's keys lie 32 apart, all on their way before the first is used.
+    Chunk chunk[PER_LANE];
 #pragma unroll
-        for (u32 i = 0; i < TILE_KEYS / 32u; i++)
-            s[i] = i * 32u + lane < keys.count ? from[i * 32u + lane] : 0.0f;
-        const float all = tile_weights(s, keys.count, args.sinks[head0 + h], lane);
-        if (lane == 0) divisor[h] = all;
+    for (u32 i = 0; i < PER_LANE; i++)
+        if (LANE / 8u + 32u * i < steps * 16u)
+            load_chunk(chunk[i], args, 32u * i >= keys.padded, places[LANE / 8u + 32u * i], slice * 8u + x);
 #pragma unroll
-        for (u32 i = 0; i < TILE_KEYS / 32u; i++)
-            weights[weight_at(h, i * 32u + lane)] = split_weight(s[i]);
+    for (u32 h = 0; h < 2u; h++) {
+        const float all = tile_weights(s[h], args.sinks[head0 + warp * 2u + h], lane);
+        if (lane == 0) divisor[warp * 2u + h] = all;
+#pragma unroll
+        for (u32 i = 0; i < PER_LANE; i++)
+            weights[weight_at(warp * 2u + h, i * 32u + lane)] = split_weight(s[h][i]);
     }
 #pragma unroll
     for (u32 i = 0; i < PER_LANE; i++) {
         const u32 key = LANE / 8u + 32u * i;
         if (key >= steps * 16u) continue;
         u32 word[8];
-        lift_chunk16(chunk[i], kind[i], word);
+        lift_chunk16(chunk[i], 32u * i >= keys.padded, word);
         uint4* to = reinterpret_cast<uint4*>(tile + key * MIX_ROW + x * 32u);
         const u32 first = x / 4u;
         to[first] = first ? make_uint4(word[4], word[5], word[6], word[7]) : make_uint4(word[0], word[1], word[2], word[3]);
@@ -247,42 +316,40 @@ CUDA_KERNEL(tile_attend_mix, TileAttendArgs, 256) {
         for (u32 i = 0; i < 4u; i++) {
             // Column 2 t + (i & 1) of a tile is channel t or t + 4 of its eight.
             const u32 c = warp * 16u + n * 8u + t + 4u * (i & 1u);
-            out[(g + 8u * (i >> 1)) * MIX_CHANNELS + c] = sum[n][i] / by[i >> 1];
+            out[(g + 8u * (i >> 1)) * MIX_CHANNELS + c] = sum[n][i] * by[i >> 1];
         }
     __syncthreads();
-    store_heads(args, row, head0, 16u, slice * MIX_CHANNELS, MIX_CHANNELS, out, MIX_CHANNELS, LANE, 256u);
+    store_heads(args, row, head0, 16u, slice * MIX_CHANNELS, MIX_CHANNELS, out, LANE, 256u);
 }
 
-// Bytes of a key in the many rows' tiles, of which there are two with 32 keys each.
-#define MANY_ROW (TILE_DIM * 2u + 16u)
-#define MANY_TILE (32u * MANY_ROW)
+// Two tiles of 32 keys, each key's row of 1024 bytes in chunks of 16 whose places its number stirs, so that
+// lanes of an access meet no bank twice.
+#define MANY_TILE (32u * TILE_DIM * 2u)
 #define MANY_HEADS 64u
-#define MANY_SHARED (MANY_HEADS * TILE_KEYS * 4u + 2u * MANY_TILE + MANY_HEADS * 4u)
+#define MANY_SHARED (MANY_HEADS * TILE_KEYS * 4u + 2u * MANY_TILE + MANY_HEADS * 4u + TILE_KEYS * 4u)
+DEVICE u32 many_at(u32 key, u32 chunk) { return key * TILE_DIM * 2u + ((chunk ^ (key & 7u)) << 4); }
 
 // A lane's part of a tile of 32 keys: four times 16 channels of one key.
 struct TilePart {
     Chunk chunk[4];
-    u32 kind;
 };
 
-DEVICE TilePart load_part(const TileAttendArgs& args, Place place, u32 thread) {
-    TilePart part;
-    part.kind = place.kind;
+DEVICE void load_part(TilePart& part, const TileAttendArgs& args, bool pool, u32 place, u32 thread) {
 #pragma unroll
-    for (u32 i = 0; i < 4u; i++)
-        part.chunk[i] = load_chunk(place.row, place.kind, TILE_DIM, thread % 8u + 8u * i);
-    return part;
+    for (u32 i = 0; i < 4u; i++) load_chunk(part.chunk[i], args, pool, place, thread % 8u + 8u * i);
 }
 
-DEVICE void store_part(const TilePart& part, u8* tile, u32 thread) {
-    const u32 x = thread % 8u, first = x / 4u;
+DEVICE void store_part(const TilePart& part, bool pool, u8* tile, u32 thread) {
+    const u32 x = thread % 8u, key = thread / 8u, first = x / 4u;
 #pragma unroll
     for (u32 i = 0; i < 4u; i++) {
         u32 word[8];
-        lift_chunk16(part.chunk[i], part.kind, word);
-        uint4* to = reinterpret_cast<uint4*>(tile + thread / 8u * MANY_ROW + (x + 8u * i) * 32u);
-        to[first] = first ? make_uint4(word[4], word[5], word[6], word[7]) : make_uint4(word[0], word[1], word[2], word[3]);
-        to[1u - first] = first ? make_uint4(word[0], word[1], word[2], word[3]) : make_uint4(word[4], word[5], word[6], word[7]);
+        lift_chunk16(part.chunk[i], pool, word);
+        const uint4 low = make_uint4(word[0], word[1], word[2], word[3]);
+        const uint4 high = make_uint4(word[4], word[5], word[6], word[7]);
+        const u32 at = 2u * (x + 8u * i);
+        *reinterpret_cast<uint4*>(tile + many_at(key, at + first)) = first ? high : low;
+        *reinterpret_cast<uint4*>(tile + many_at(key, at + 1u - first)) = first ? low : high;
     }
 }
 
@@ -292,16 +359,17 @@ CUDA_KERNEL(tile_attend_many, TileAttendArgs, 256) {
     u32* weights = reinterpret_cast<u32*>(tiles + 2u * MANY_TILE);
     float* scores = reinterpret_cast<float*>(weights);
     float* divisor = reinterpret_cast<float*>(weights + MANY_HEADS * TILE_KEYS);
+    u32* places = reinterpret_cast<u32*>(divisor + MANY_HEADS);
     const u32 lane = LANE % 32u, warp = LANE / 32u, g = lane / 4u, t = lane % 4u;
     const u64 row = GROUP_Y;
     const u32 head0 = GROUP_X * MANY_HEADS;
     const TileKeys keys = tile_keys(args, row);
     const u32 n_tiles = (keys.count + 31u) / 32u, steps = (keys.count + 15u) / 16u;
     const u32 own = LANE / 8u;
-
-    Place next = place_of_key(args, keys, own);
-    TilePart part = load_part(args, next, LANE);
-    next = place_of_key(args, keys, own + 32u);
+    place_keys(args, keys, places, LANE);
+    __syncthreads();
+    TilePart part;
+    load_part(part, args, false, places[own], LANE);
     {
         // Sixteen heads and half of each tile's keys a warp; its queries stay in registers.
         const u32 head = warp % 4u * 16u;
@@ -319,9 +387,9 @@ CUDA_KERNEL(tile_attend_many, TileAttendArgs, 256) {
                 }
         for (u32 at = 0; at < n_tiles; at++) {
             u8* tile = tiles + at % 2u * MANY_TILE;
-            store_part(part, tile, LANE);
-            part = load_part(args, next, LANE);
-            next = place_of_key(args, keys, own + 32u * (at + 2u));
+            store_part(part, at * 32u >= keys.padded, tile, LANE);
+            const u32 next = 32u * (at + 1u);
+            if (at + 1u < n_tiles) load_part(part, args, next >= keys.padded, places[own + next], LANE);
             __syncthreads();
             const u32 key = warp / 4u * 16u;
             float sum[2][4] = {};
@@ -330,9 +398,9 @@ CUDA_KERNEL(tile_attend_many, TileAttendArgs, 256) {
                 uint4 low[2], high[2];
 #pragma unroll
                 for (u32 n = 0; n < 2u; n++) {
-                    const uint4* from = reinterpret_cast<const uint4*>(
-                        tile + (key + 8u * n + g) * MANY_ROW + (4u * j + t) * 32u);
-                    low[n] = from[0], high[n] = from[1];
+                    const u32 chunk16 = 2u * (4u * j + t);
+                    low[n] = *reinterpret_cast<const uint4*>(tile + many_at(key + 8u * n + g, chunk16));
+                    high[n] = *reinterpret_cast<const uint4*>(tile + many_at(key + 8u * n + g, chunk16 + 1u));
                 }
 #pragma unroll
                 for (u32 n = 0; n < 2u; n++) mma_keys(sum[n], a[4u * j], low[n].x, low[n].y);
@@ -354,15 +422,14 @@ CUDA_KERNEL(tile_attend_many, TileAttendArgs, 256) {
         }
     }
     // The first tile of the mix is on its way while the weights are made.
-    part = load_part(args, place_of_key(args, keys, own), LANE);
-    next = place_of_key(args, keys, own + 32u);
+    load_part(part, args, false, places[own], LANE);
     __syncthreads();
     for (u32 h = warp * 8u; h < warp * 8u + 8u; h++) {
         float s[TILE_KEYS / 32u];
 #pragma unroll
         for (u32 i = 0; i < TILE_KEYS / 32u; i++)
-            s[i] = i * 32u + lane < keys.count ? scores[weight_at(h, i * 32u + lane)] : 0.0f;
-        const float all = tile_weights(s, keys.count, args.sinks[head0 + h], lane);
+            s[i] = is_key(keys, i * 32u + lane) ? scores[weight_at(h, i * 32u + lane)] : -infinity();
+        const float all = tile_weights(s, args.sinks[head0 + h], lane);
         if (lane == 0) divisor[h] = all;
         __syncwarp();
 #pragma unroll
@@ -373,17 +440,18 @@ CUDA_KERNEL(tile_attend_many, TileAttendArgs, 256) {
     float sum[4][8][4] = {};
     for (u32 at = 0; at < n_tiles; at++) {
         u8* tile = tiles + at % 2u * MANY_TILE;
-        store_part(part, tile, LANE);
-        part = load_part(args, next, LANE);
-        next = place_of_key(args, keys, own + 32u * (at + 2u));
+        store_part(part, at * 32u >= keys.padded, tile, LANE);
+        const u32 next = 32u * (at + 1u);
+        if (at + 1u < n_tiles) load_part(part, args, next >= keys.padded, places[own + next], LANE);
         __syncthreads();
-        const u32 from = shared_at(tile) + (lane % 16u) * MANY_ROW + warp * 128u + lane / 16u * 16u;
+        const u32 from = shared_at(tile);
 #pragma unroll
         for (u32 step = 0; step < 2u; step++) {
             if (at * 2u + step >= steps) continue;
             u32 b[4][4];
 #pragma unroll
-            for (u32 n = 0; n < 4u; n++) load_transposed(b[n], from + step * 16u * MANY_ROW + n * 32u);
+            for (u32 n = 0; n < 4u; n++)
+                load_transposed(b[n], from + many_at(step * 16u + lane % 16u, warp * 8u + n * 2u + lane / 16u));
 #pragma unroll
             for (u32 m = 0; m < 4u; m++) {
                 u32 high[4], low[4];
@@ -407,9 +475,9 @@ CUDA_KERNEL(tile_attend_many, TileAttendArgs, 256) {
 #pragma unroll
             for (u32 i = 0; i < 4u; i++) {
                 const u32 c = warp * 64u + n * 8u + t + 4u * (i & 1u);
-                out[(16u * m + g + 8u * (i >> 1)) * TILE_DIM + c] = sum[m][n][i] / by[i >> 1];
+                out[(16u * m + g + 8u * (i >> 1)) * TILE_DIM + c] = sum[m][n][i] * by[i >> 1];
             }
     }
     __syncthreads();
-    store_heads(args, row, head0, MANY_HEADS, 0, TILE_DIM, out, TILE_DIM, LANE, 256u);
+    store_heads(args, row, head0, MANY_HEADS, 0, TILE_DIM, out, LANE, 256u);
 }

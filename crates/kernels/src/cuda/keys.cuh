@@ -7,7 +7,7 @@
 #pragma once
 
 DEVICE void mma_keys(float* out, const u32* a, u32 b0, u32 b1) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
                  "{%0,%1,%2,%3};\n"
                  : "+f"(out[0]), "+f"(out[1]), "+f"(out[2]), "+f"(out[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
@@ -46,79 +46,46 @@ struct Factor {
 
 // Codes in place are 2^-120 (e4m3) and 2^-126 (e2m1) of their values.
 DEVICE Factor factor_window(u32 byte) {
-    if (byte <= 134u) return Factor{twice((byte + 120u) << 7), ONE_BF16};
-    if (byte == 255u) return Factor{0x7fc07fc0u, ONE_BF16};
-    return Factor{twice(247u << 7), twice(byte << 7)};
+    const bool small = byte <= 134u;
+    u32 first = small ? (byte + 120u) << 7 : 247u << 7;
+    if (byte == 255u) first = 0x7fc0u;
+    return Factor{twice(first), small ? ONE_BF16 : twice(byte << 7)};
 }
 DEVICE Factor factor_index(u32 byte) {
-    if (byte <= 128u) return Factor{twice((byte + 126u) << 7), ONE_BF16};
-    if (byte == 255u) return Factor{0x7fc07fc0u, ONE_BF16};
-    return Factor{twice(253u << 7), twice(byte << 7)};
+    const bool small = byte <= 128u;
+    u32 first = small ? (byte + 126u) << 7 : 253u << 7;
+    if (byte == 255u) first = 0x7fc0u;
+    return Factor{twice(first), small ? ONE_BF16 : twice(byte << 7)};
 }
 DEVICE Factor factor_compressed(u32 byte) {
-    if ((byte & 0x7fu) == 0x7fu) return Factor{0x7fc07fc0u, ONE_BF16};
+    const u32 scale = times_bf16(twice((byte & 0x7fu) << 4 | (byte & 0x80u) << 8), twice(247u << 7));
     // 2^126 times a scale below 4 fits.
-    const u32 scale = AS_BITS(lift_e4m3(byte)) >> 16;
-    if ((byte & 0x7fu) < 0x48u) return Factor{times_bf16(twice(scale), twice(253u << 7)), ONE_BF16};
-    return Factor{twice(253u << 7), twice(scale)};
-}
-DEVICE u32 finished(u32 placed, Factor by) {
-    const u32 value = times_bf16(placed, by.first);
-    return by.second == ONE_BF16 ? value : times_bf16(value, by.second);
+    if ((byte & 0x7fu) < 0x48u) return Factor{times_bf16(scale, twice(253u << 7)), ONE_BF16};
+    return Factor{(byte & 0x7fu) == 0x7fu ? 0x7fc07fc0u : twice(253u << 7), scale};
 }
 
-// Eight e4m3 codes as four words.
-DEVICE void lift_eight_e4m3(u32 low, u32 high, Factor by, u32* out) {
+// Eight e4m3 codes as four words, before their factors.
+DEVICE void spread_e4m3(u32 low, u32 high, u32* out) {
 #pragma unroll
     for (u32 i = 0; i < 4u; i++) {
         const u32 x = __byte_perm(low, high, i << 4 | (i + 4u) << 12);
-        out[i] = finished((x & 0x80008000u) | ((x >> 4) & 0x07f007f0u), by);
+        out[i] = (x & 0x80008000u) | ((x >> 4) & 0x07f007f0u);
     }
 }
 
-// Eight e2m1 codes as four words.
-DEVICE void lift_eight_e2m1(u32 codes, Factor by, u32* out) {
+// Eight e2m1 codes as four words, before their factors.
+DEVICE void spread_e2m1(u32 codes, u32* out) {
 #pragma unroll
     for (u32 i = 0; i < 4u; i++) {
         const u32 size = i < 2u ? codes << (6u - 4u * i) : codes >> (4u * i - 6u);
-        out[i] = finished(((codes << (12u - 4u * i)) & 0x80008000u) | (size & 0x01c001c0u), by);
+        out[i] = ((codes << (12u - 4u * i)) & 0x80008000u) | (size & 0x01c001c0u);
     }
 }
 
-// Sixteen channels of a packed row: its codes, its scale, and which kind of row it is.
-#define KEY_NONE 0u
-#define KEY_WINDOW 1u
-#define KEY_COMPRESSED 2u
-struct Chunk {
-    u32 code[4];
-    u32 scale;
-};
-
-DEVICE Chunk load_chunk(const u8* row, u32 kind, u32 dim, u32 chunk) {
-    Chunk c = {{0, 0, 0, 0}, 0};
-    if (kind == KEY_WINDOW) {
-        const uint4 codes = *reinterpret_cast<const uint4*>(row + chunk * 16u);
-        c.code[0] = codes.x, c.code[1] = codes.y, c.code[2] = codes.z, c.code[3] = codes.w;
-        c.scale = row[dim + chunk / 2u];
-    } else if (kind == KEY_COMPRESSED) {
-        const uint2 codes = *reinterpret_cast<const uint2*>(row + chunk * 8u);
-        c.code[0] = codes.x, c.code[1] = codes.y;
-        c.scale = row[dim / 2u + chunk];
-    }
-    return c;
-}
-
-DEVICE void lift_chunk16(Chunk c, u32 kind, u32* out) {
-    if (kind == KEY_WINDOW) {
-        const Factor by = factor_window(c.scale);
-        lift_eight_e4m3(c.code[0], c.code[1], by, out);
-        lift_eight_e4m3(c.code[2], c.code[3], by, out + 4);
-    } else if (kind == KEY_COMPRESSED) {
-        const Factor by = factor_compressed(c.scale);
-        lift_eight_e2m1(c.code[0], by, out);
-        lift_eight_e2m1(c.code[1], by, out + 4);
-    } else {
+template <u32 N> DEVICE void finish_lift(u32* words, Factor by) {
 #pragma unroll
-        for (u32 i = 0; i < 8u; i++) out[i] = 0;
-    }
+    for (u32 i = 0; i < N; i++) words[i] = times_bf16(words[i], by.first);
+    if (by.second == ONE_BF16) return;
+#pragma unroll
+    for (u32 i = 0; i < N; i++) words[i] = times_bf16(words[i], by.second);
 }

@@ -30,20 +30,24 @@ KERNEL(route, RouteArgs) {
         else scores[e] = exp_of(x - top) / all;
     }
     BARRIER();
+    // A lane's experts as words that order them; a chosen one becomes 0.
+    u64 own[ROUTE_EXPERTS / GROUP_LANES];
+    for (u32 i = 0; i < ROUTE_EXPERTS / GROUP_LANES; i++) {
+        const u32 e = lane + i * GROUP_LANES;
+        own[i] = 0;
+        if (e >= args.count) continue;
+        const u32 rank = rising(scores[e] + (PLANTED(FAULT_ROUTE_NO_BIAS) ? 0.0f : args.bias[e]));
+        own[i] = (u64(rank) << 32) | (PLANTED(FAULT_ROUTE_TIES_HIGH) ? e : 0xffffffffu - e);
+    }
     for (u32 place = 0; place < args.topk; place++) {
         u64 best = 0;
-        for (u32 e = lane; e < args.count; e += GROUP_LANES) {
-            bool taken = false;
-            for (u32 i = 0; i < place; i++) taken = taken || chosen[i] == e;
-            const u32 rank = rising(scores[e] + (PLANTED(FAULT_ROUTE_NO_BIAS) ? 0.0f : args.bias[e]));
-            const u64 key = (u64(rank) << 32) | (PLANTED(FAULT_ROUTE_TIES_HIGH) ? e : 0xffffffffu - e);
-            if (!taken && key > best) best = key;
-        }
+        for (u32 i = 0; i < ROUTE_EXPERTS / GROUP_LANES; i++) best = own[i] > best ? own[i] : best;
         best = group_max(best, keys, lane);
+        for (u32 i = 0; i < ROUTE_EXPERTS / GROUP_LANES; i++) own[i] = own[i] == best ? 0 : own[i];
         const u32 low = u32(best & 0xffffffffu);
         if (lane == 0) chosen[place] = PLANTED(FAULT_ROUTE_TIES_HIGH) ? low : 0xffffffffu - low;
-        BARRIER();
     }
+    BARRIER();
     if (lane != 0) return;
     float sum = 0.0f;
     for (u32 i = 0; i < args.topk; i++) sum = sum + scores[chosen[i]];

@@ -1,147 +1,196 @@
 // Hyper-connections in two launches over slices of channels, so that a row's work spreads over many
 // groups.
 //
-// `hyper_mix` expands the streams by the sublayer before (where `expand` says so), collapses
-// them with the pre that stands, and takes each slice's part of the site's mix: group x is a slice,
-// group y a block of rows. The sublayer's output is `y`, or with `routed` the sum of experts.
+// `hyper_mix` expands the streams by the sublayer before (where `expand` says so), collapses them with
+// the pre that stands, and takes each slice's part of the site's mix: group x is a slice of `columns`
+// channels (at most 64), group y a block of `rows_each` rows, a row at a time a warp. The sublayer's
+// output is `y`, or with `routed` the sum of experts.
 //
-// A slice's inputs are hc * columns values, stream after stream; lane l of 32 takes the inputs k with
-// k % 32 == l, ascending, then warp_sum. Its parts are the mix's outputs, then the sum of squares of
-// all streams and that of the collapsed row. `hyper_norm` adds the slices: lane l of 32 takes the slices
-// s with s % 32 == l, ascending, then warp_sum.
+// Lane l of 32 takes channels l and l + 32 of the slice; its terms come stream after stream, l's before
+// l + 32's, and lanes are added 16, 8, 4, 2, 1 apart. A slice's parts are the mix's outputs, then the sum
+// of squares of all streams and that of the collapsed row. `hyper_norm` adds the slices, at most 128: lane
+// l of 32 takes the slices s with s % 32 == l, ascending, then warp_sum.
 #pragma once
 
-#define HYPER_INPUTS 256u
-#define HYPER_EACH 8u
-#define HYPER_HELD 6u
+#define HYPER_COLUMNS 64u
+#define HYPER_WEIGHTS 6144u
+#define HYPER_SLICES 128u
 
 DEVICE u32 hyper_parts(u32 hc) { return (2u + hc) * hc + 2u; }
 
-KERNEL(hyper_mix, HyperMixArgs) {
-    SHARED(float, values, HYPER_INPUTS);
-    const u32 lane = LANE, hc = args.hc, width = args.width, slices = (width + args.columns - 1u) / args.columns;
-    const u32 slice = GROUP_X, block = GROUP_Y, first = slice * args.columns;
-    const u32 columns = first + args.columns < width ? args.columns : width - first;
-    const u32 inputs = hc * columns, mixes = (2u + hc) * hc, parts = hyper_parts(hc);
-    const u32 row_end = (block + 1u) * args.rows_each;
-    // The weights of a warp's first outputs are on their way before the streams are.
-    u32 offset[HYPER_EACH];
-    float held[HYPER_HELD][HYPER_EACH];
-    for (u32 i = 0; i < HYPER_EACH; i++) {
-        const u32 at = lane % 32u + i * 32u;
-        offset[i] = at < inputs ? at / columns * width + at % columns + first : 0;
-        for (u32 n = 0; n < HYPER_HELD; n++) {
-            const u32 o = lane / 32u + n * GROUP_WARPS;
-            held[n][i] = o < mixes && at < inputs ? args.weight[u64(o) * hc * width + offset[i]] : 0.0f;
-        }
+template <u32 APART> DEVICE void halve(THREAD float* x, u32 lane) {
+    const bool high = (lane & APART) != 0;
+    UNROLL
+    for (u32 i = 0; i < APART; i++) {
+        const float gives = high ? x[i] : x[i + APART], keeps = high ? x[i + APART] : x[i];
+        x[i] = keeps + SHUFFLE_XOR(gives, APART);
     }
-    for (u32 r = block * args.rows_each; r < row_end && r < args.rows; r++) {
-        const u64 row = r;
-        GLOBAL float* streams = args.streams + row * hc * width + first;
-        float mine[HYPER_INPUTS / GROUP_LANES];
-        for (u32 i = 0; i < HYPER_INPUTS / GROUP_LANES; i++) {
-            const u32 at = lane + i * GROUP_LANES;
-            mine[i] = 0.0f;
-            if (at >= inputs) continue;
-            const u32 j = at / columns, k = at % columns;
-            if (args.expand == 0) {
-                mine[i] = streams[j * width + k];
-                continue;
-            }
-            float y;
+}
+
+// The sum over a warp of 32 values of each lane: lane l gets that of value l.
+DEVICE float warp_sums(THREAD float* x, u32 lane) {
+    halve<16u>(x, lane);
+    halve<8u>(x, lane);
+    halve<4u>(x, lane);
+    halve<2u>(x, lane);
+    halve<1u>(x, lane);
+    return x[0];
+}
+
+// What a slice is of a row.
+struct HyperSlice {
+    u32 slice, slices, first, columns;
+};
+
+// The new streams' values of lane l's channels of a row, l's first, for at most HC streams. Stores them, and
+// the collapsed row; adds the squares of both.
+template <u32 HC>
+DEVICE void hyper_row(ARGS_REF(HyperMixArgs) args, THREAD const HyperSlice& at, u64 row, u32 lane, THREAD float* x, THREAD float* squares) {
+    const u32 hc = args.hc, width = args.width;
+    GLOBAL float* streams = args.streams + row * hc * width + at.first;
+    GLOBAL const float* comb = args.comb + row * hc * hc;
+    for (u32 c = 0; c < 2u; c++) {
+        const u32 k = lane + 32u * c;
+        const bool mine = k < at.columns;
+        float old[HC];
+        for (u32 i = 0; i < HC; i++) old[i] = mine && i < hc ? streams[i * width + k] : 0.0f;
+        float y = 0.0f;
+        if (mine && args.expand != 0) {
             if (args.routed) {
-                y = 0.0f;
                 for (u32 e = 0; e < args.topk; e++)
-                    y = y + args.routed[u64(args.places[row * args.topk + e]) * width + first + k];
-                if (!PLANTED(FAULT_EXPERTS_NO_SHARED)) y = y + args.shared[row * width + first + k];
+                    y = y + args.routed[u64(args.places[row * args.topk + e]) * width + at.first + k];
+                if (!PLANTED(FAULT_EXPERTS_NO_SHARED)) y = y + args.shared[row * width + at.first + k];
                 y = stored(y, args.round);
             } else {
-                y = args.y[row * width + first + k];
+                y = args.y[row * width + at.first + k];
             }
-            float sum = args.post[row * hc + j] * y;
-            for (u32 s = 0; s < hc; s++) {
-                const u32 entry = PLANTED(FAULT_EXPAND_TRANSPOSED) ? j * hc + s : s * hc + j;
-                sum = FMA(args.comb[row * hc * hc + entry], streams[s * width + k], sum);
+        }
+        float collapsed = 0.0f;
+        for (u32 j = 0; j < HC; j++) {
+            float next = old[j];
+            if (j < hc && args.expand != 0) {
+                next = args.post[row * hc + j] * y;
+                for (u32 i = 0; i < HC; i++)
+                    if (i < hc) next = FMA(comb[PLANTED(FAULT_EXPAND_TRANSPOSED) ? j * hc + i : i * hc + j], old[i], next);
+                next = stored(next, args.round);
+                if (mine) streams[j * width + k] = next;
             }
-            mine[i] = stored(sum, args.round);
+            if (j < hc) collapsed = FMA(args.pre[row * hc + j], next, collapsed);
+            x[c * HC + j] = mine ? next : 0.0f;
         }
-        // The streams are read by now, and the last row's values no more.
-        if (!PLANTED(FAULT_HYPER_MISSING_BARRIER)) BARRIER();
-        for (u32 i = 0; i < HYPER_INPUTS / GROUP_LANES; i++) {
-            const u32 at = lane + i * GROUP_LANES;
-            if (at >= inputs) continue;
-            values[at] = mine[i];
-            if (args.expand != 0) streams[at / columns * width + at % columns] = mine[i];
-        }
-        BARRIER();
-        GLOBAL float* out = args.parts + (row * slices + slice) * parts;
-        float own[HYPER_EACH];
-        for (u32 i = 0; i < HYPER_EACH; i++) {
-            const u32 at = lane % 32u + i * 32u;
-            const u32 used = PLANTED(FAULT_HYPER_DROPPED_STREAM) ? inputs - columns : inputs;
-            own[i] = at < used ? values[at] : 0.0f;
-        }
-        for (u32 n = 0; n < HYPER_HELD; n++) {
-            const u32 o = lane / 32u + n * GROUP_WARPS;
-            if (o >= mixes) continue;
-            float sum = 0.0f;
-            for (u32 i = 0; i < HYPER_EACH; i++) sum = FMA(held[n][i], own[i], sum);
-            sum = warp_sum(sum);
-            if (lane % 32u == 0) out[o] = sum;
-        }
-        for (u32 o = lane / 32u + HYPER_HELD * GROUP_WARPS; o < mixes; o += GROUP_WARPS) {
-            float sum = 0.0f;
-            for (u32 i = 0; i < HYPER_EACH; i++)
-                if (lane % 32u + i * 32u < inputs) sum = FMA(args.weight[u64(o) * hc * width + offset[i]], own[i], sum);
-            sum = warp_sum(sum);
-            if (lane % 32u == 0) out[o] = sum;
-        }
-        if (lane < 32u) {
-            float sum = 0.0f;
-            for (u32 i = 0; i < HYPER_EACH; i++) sum = FMA(own[i], own[i], sum);
-            sum = warp_sum(sum);
-            if (lane == 0) out[mixes] = sum;
-        } else if (lane < 64u) {
-            float sum = 0.0f;
-            for (u32 k = lane % 32u; k < columns; k += 32u) {
-                float x = 0.0f;
-                for (u32 s = 0; s < hc; s++) x = FMA(args.pre[row * hc + s], values[s * columns + k], x);
-                x = stored(x, args.round);
-                args.collapsed[row * width + first + k] = x;
-                sum = FMA(x, x, sum);
+        for (u32 j = 0; j < HC; j++) squares[0] = FMA(x[c * HC + j], x[c * HC + j], squares[0]);
+        collapsed = stored(collapsed, args.round);
+        if (!mine) continue;
+        args.collapsed[row * width + at.first + k] = collapsed;
+        squares[1] = FMA(collapsed, collapsed, squares[1]);
+    }
+}
+
+template <u32 HC>
+DEVICE void hyper_rows(ARGS_REF(HyperMixArgs) args, SHARED_REF(float) weight, THREAD const HyperSlice& at, u32 block, u32 warp, u32 lane) {
+    const u32 hc = args.hc, mixes = (2u + hc) * hc, parts = hyper_parts(hc), inputs = hc * at.columns;
+    const u32 past = (block + 1u) * args.rows_each, row_end = past < args.rows ? past : args.rows;
+    for (u32 r = block * args.rows_each + warp; r < row_end; r += GROUP_WARPS) {
+        float x[2u * HC], squares[2] = {0.0f, 0.0f};
+        hyper_row<HC>(args, at, r, lane, x, squares);
+        GLOBAL float* out = args.parts + (u64(r) * at.slices + at.slice) * parts;
+        for (u32 base = 0; base < parts; base += 32u) {
+            float sum[32];
+            UNROLL
+            for (u32 o = 0; o < 32u; o++) {
+                sum[o] = base + o == mixes ? squares[0] : base + o == mixes + 1u ? squares[1] : 0.0f;
+                if (base + o >= mixes) continue;
+                UNROLL
+                for (u32 j = 0; j < HC; j++) {
+                    if (j >= hc || (PLANTED(FAULT_HYPER_DROPPED_STREAM) && j + 1u == hc)) continue;
+                    const u32 from = (base + o) * inputs + j * at.columns + lane;
+                    if (lane < at.columns) sum[o] = FMA(weight[from], x[j], sum[o]);
+                    if (lane + 32u < at.columns) sum[o] = FMA(weight[from + 32u], x[HC + j], sum[o]);
+                }
             }
-            sum = warp_sum(sum);
-            if (lane == 32u) out[mixes + 1u] = sum;
+            const float total = warp_sums(sum, lane);
+            if (base + lane < parts) out[base + lane] = total;
         }
     }
+}
+
+// The slice of the mix's weights, three outputs of a warp on their way at a time.
+template <u32 HC>
+DEVICE void hyper_weights(ARGS_REF(HyperMixArgs) args, SHARED_REF(float) weight, THREAD const HyperSlice& at, u32 warp, u32 lane) {
+    const u32 hc = args.hc, mixes = (2u + hc) * hc;
+    for (u32 first = warp; first < mixes; first += 3u * GROUP_WARPS) {
+        float held[3u * 2u * HC];
+        UNROLL
+        for (u32 i = 0; i < 3u * 2u * HC; i++) {
+            const u32 o = first + i / (2u * HC) * GROUP_WARPS, j = i / 2u % HC, k = lane + i % 2u * 32u;
+            const bool mine = o < mixes && j < hc && k < at.columns;
+            held[i] = mine ? args.weight[(u64(o) * hc + j) * args.width + at.first + k] : 0.0f;
+        }
+        UNROLL
+        for (u32 i = 0; i < 3u * 2u * HC; i++) {
+            const u32 o = first + i / (2u * HC) * GROUP_WARPS, j = i / 2u % HC, k = lane + i % 2u * 32u;
+            if (o < mixes && j < hc && k < at.columns) weight[(o * hc + j) * at.columns + k] = held[i];
+        }
+    }
+}
+
+KERNEL(hyper_mix, HyperMixArgs) {
+    SHARED(float, weight, HYPER_WEIGHTS);
+    const u32 lane = LANE % 32u, warp = LANE / 32u, block = GROUP_Y, hc = args.hc, width = args.width;
+    HyperSlice at;
+    at.slice = GROUP_X;
+    at.slices = (width + args.columns - 1u) / args.columns;
+    at.first = at.slice * args.columns;
+    at.columns = at.first + args.columns < width ? args.columns : width - at.first;
+    if (hc <= 4u) hyper_weights<4u>(args, weight, at, warp, lane);
+    else hyper_weights<HC_MAX>(args, weight, at, warp, lane);
+    if (!PLANTED(FAULT_HYPER_MISSING_BARRIER)) BARRIER();
+    if (hc <= 4u) hyper_rows<4u>(args, weight, at, block, warp, lane);
+    else hyper_rows<HC_MAX>(args, weight, at, block, warp, lane);
 }
 
 // Part o of a row, over its slices.
 DEVICE float hyper_sum(GLOBAL const float* parts, u32 count, u32 slices, u32 o, u32 lane) {
-    float sum = 0.0f;
     const u32 used = PLANTED(FAULT_HYPER_DROPPED_SLICE) ? slices - 1u : slices;
-    for (u32 s = lane % 32u; s < used; s += 32u) sum = sum + parts[s * count + o];
+    float part[HYPER_SLICES / 32u];
+    for (u32 i = 0; i < HYPER_SLICES / 32u; i++) {
+        const u32 s = lane % 32u + 32u * i;
+        part[i] = s < used ? parts[s * count + o] : 0.0f;
+    }
+    float sum = 0.0f;
+    for (u32 i = 0; i < HYPER_SLICES / 32u; i++) sum = sum + part[i];
     return warp_sum(sum);
 }
 
+#define HYPER_CHANNELS 512u
+
 // x = rmsnorm(collapsed), as f32, as bf16, and as bf16 rounded to e4m3 as an FP8 linear's input is
-// (each where its address is given): group (row, 0). pre, post and comb: group (row, 1).
+// (each where its address is given): 512 channels of a row for each group y from 1 on. pre, post and
+// comb: group (row, 0).
 KERNEL(hyper_norm, HyperNormArgs) {
     SHARED(float, mix, HC_MAX * (HC_MAX + 2u) + 1u);
     const u32 lane = LANE, hc = args.hc, width = args.width, count = hyper_parts(hc), mixes = count - 2u;
     const u64 row = GROUP_X;
+    const u32 group = GROUP_Y;
     GLOBAL const float* parts = args.parts + row * args.slices * count;
-    if (GROUP_Y == 0) {
+    if (group > 0) {
+        const u32 EACH = HYPER_CHANNELS / GROUP_LANES;
+        float x[EACH], by[EACH];
+        for (u32 i = 0; i < EACH; i++) {
+            const u32 k = (group - 1u) * HYPER_CHANNELS + i * GROUP_LANES + lane;
+            x[i] = k < width ? args.collapsed[row * width + k] : 0.0f;
+            by[i] = k < width ? args.norm[k] : 0.0f;
+        }
         const float inverse = inverse_rms(hyper_sum(parts, count, args.slices, mixes + 1u, lane), width, args.eps);
-        for (u32 k = lane; k < width; k += GROUP_LANES) {
-            const u64 at = row * width + k;
-            const float x = stored(args.collapsed[at] * inverse * args.norm[k], args.round);
-            if (args.x) args.x[at] = x;
-            if (args.plain) args.plain[at] = u16(AS_BITS(x) >> 16);
+        for (u32 i = 0; i < EACH; i++) {
+            const u32 k = (group - 1u) * HYPER_CHANNELS + i * GROUP_LANES + lane;
+            const float value = stored(x[i] * inverse * by[i], args.round);
+            if (args.x && k < width) args.x[row * width + k] = value;
+            if (args.plain && k < width) args.plain[row * width + k] = u16(AS_BITS(value) >> 16);
             if (args.rounded) {
-                const u32 byte = e4m3_scale_of(warp_amax(x));
-                const float code = round_e4m3(quotient(x, e8m0_reciprocal(byte))) * lift_e8m0(byte);
-                args.rounded[at] = u16(AS_BITS(code) >> 16);
+                const u32 byte = e4m3_scale_of(warp_amax(value));
+                const float code = round_e4m3(quotient(value, e8m0_reciprocal(byte))) * lift_e8m0(byte);
+                if (k < width) args.rounded[row * width + k] = u16(AS_BITS(code) >> 16);
             }
         }
         return;
@@ -159,31 +208,37 @@ KERNEL(hyper_norm, HyperNormArgs) {
         args.pre[row * hc + lane] = sigmoid_of(a) + args.hc_eps;
         args.post[row * hc + lane] = 2.0f * sigmoid_of(b);
     }
-    // Row `lane` of comb. Sums of a row run ascending; those of a column over lanes 4, 2, 1 apart.
-    float c[HC_MAX];
-    float top = -infinity();
-    for (u32 j = 0; j < HC_MAX; j++) {
-        c[j] = 0.0f;
-        if (j >= hc || lane >= hc) continue;
-        const u32 at = (2u + lane) * hc + j;
-        c[j] = FMA(mix[at] * inverse, args.scale_comb, args.base[at]);
-        top = max_of(c[j], top);
+    // Lane 8 i + j has the entries (i, j) and (i + 4, j) of comb. Sums of a row run over lanes 4, 2, 1 apart,
+    // those of a column over its two entries, then lanes 16 and 8 apart; what is no entry is 0.
+    const u32 i = lane / 8u, j = lane % 8u;
+    const bool low = i < hc && j < hc, high = i + 4u < hc && j < hc;
+    float a = -infinity(), b = -infinity();
+    if (low) a = FMA(mix[(2u + i) * hc + j] * inverse, args.scale_comb, args.base[(2u + i) * hc + j]);
+    if (high) b = FMA(mix[(6u + i) * hc + j] * inverse, args.scale_comb, args.base[(6u + i) * hc + j]);
+    float a_top = a, b_top = b;
+    for (u32 apart = 4u; apart > 0; apart /= 2u) {
+        a_top = max_of(SHUFFLE_XOR(a_top, apart), a_top);
+        b_top = max_of(SHUFFLE_XOR(b_top, apart), b_top);
     }
-    for (u32 j = 0; j < HC_MAX; j++)
-        if (j < hc && lane < hc) c[j] = exp_of(c[j] - top);
+    a = low ? exp_of(a - a_top) : 0.0f;
+    b = high ? exp_of(b - b_top) : 0.0f;
     const u32 iterations = PLANTED(FAULT_SINKHORN_DROPPED_ROUND) ? 1u : args.iterations;
     for (u32 round = 0; round < iterations; round++) {
-        float all = c[0];
-        for (u32 j = 1; j < HC_MAX; j++) all = all + c[j];
-        for (u32 j = 0; j < HC_MAX; j++)
-            if (j < hc && lane < hc) c[j] = round == 0 ? c[j] / all + args.hc_eps : c[j] / (all + args.hc_eps);
-        for (u32 j = 0; j < HC_MAX; j++) {
-            if (j >= hc) continue;
-            float column = c[j];
-            for (u32 apart = HC_MAX / 2u; apart > 0; apart /= 2u) column = column + SHUFFLE_XOR(column, apart);
-            if (lane < hc) c[j] = c[j] / (column + args.hc_eps);
+        float row_a = a, row_b = b;
+        for (u32 apart = 4u; apart > 0; apart /= 2u) {
+            if (apart >= hc) continue;
+            row_a = row_a + SHUFFLE_XOR(row_a, apart);
+            if (hc > 4u) row_b = row_b + SHUFFLE_XOR(row_b, apart);
         }
+        const float before = round == 0 ? 0.0f : args.hc_eps, after = round == 0 ? args.hc_eps : 0.0f;
+        a = low ? a / (low ? row_a + before : 1.0f) + after : 0.0f;
+        if (hc > 4u) b = high ? b / (high ? row_b + before : 1.0f) + after : 0.0f;
+        float column = hc > 4u ? a + b : a;
+        column = column + SHUFFLE_XOR(column, 16u);
+        column = column + SHUFFLE_XOR(column, 8u);
+        a = low ? a / (low ? column + args.hc_eps : 1.0f) : 0.0f;
+        if (hc > 4u) b = high ? b / (high ? column + args.hc_eps : 1.0f) : 0.0f;
     }
-    for (u32 j = 0; j < HC_MAX; j++)
-        if (j < hc && lane < hc) args.comb[(row * hc + lane) * hc + j] = c[j];
+    if (low) args.comb[(row * hc + i) * hc + j] = a;
+    if (high) args.comb[(row * hc + i + 4u) * hc + j] = b;
 }

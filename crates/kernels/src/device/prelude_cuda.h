@@ -13,6 +13,8 @@ typedef long long i64;
 #define THREAD
 #define DEVICE __device__ static inline
 #define SHARED_REF(T) T*
+#define ARGS_REF(T) const T&
+#define UNROLL _Pragma("unroll")
 
 #define KERNEL(name, Args) extern "C" __global__ void name(const Args args)
 // A kernel of CUDA alone: so many threads a group; its shared memory may be the launch's.

@@ -14,6 +14,8 @@ typedef long long i64;
 #define THREAD
 #define DEVICE static inline
 #define SHARED_REF(T) finback::Shared<T>
+#define ARGS_REF(T) const T&
+#define UNROLL
 
 // A kernel is a function of its arguments; the entry that the launcher calls is made beside it.
 #define KERNEL(name, Args)                                                                         \

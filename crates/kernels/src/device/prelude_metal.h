@@ -16,6 +16,8 @@ typedef long i64;
 #define THREAD thread
 #define DEVICE static inline
 #define SHARED_REF(T) threadgroup T*
+#define ARGS_REF(T) constant const T&
+#define UNROLL _Pragma("unroll")
 
 // Pointers in the arguments are GPU addresses, as argument buffers of tier 2 hold them.
 #define KERNEL(name, Args)                                                                         \

@@ -84,24 +84,24 @@ KERNEL(index_query, IndexQueryArgs) {
 
 // An index query's heads rotated, rounded as index keys are, and laid out as the right operand of a
 // 16-wide product in bf16 (exact): word ((n * dim / 32 + m) * 32 + 4 g + t) * 4 + i holds channels
-// t * dim / 4 + 8 m + i (low) and + i + 4 (high) of head 8 n + g. One group a row.
+// t * dim / 4 + 8 m + i (low) and + i + 4 (high) of head 8 n + g. Group (row, head).
 KERNEL(index_operand, IndexOperandArgs) {
-    const u32 lane = LANE, width = args.heads * args.dim, part = args.dim / 4u;
-    const u64 row = GROUP_X;
-    GLOBAL const float* q = args.q + row * width;
-    for (u32 at = lane; at < width; at += GROUP_LANES) {
-        const u32 head = at / args.dim, c = at % args.dim, plain = args.dim - 2u * args.pairs;
-        float x = q[at];
+    const u32 lane = LANE, dim = args.dim, part = dim / 4u, head = GROUP_Y;
+    const u64 row = GROUP_X, width = u64(args.heads) * dim;
+    GLOBAL const float* q = args.q + row * width + head * dim;
+    for (u32 c = lane; c < dim; c += GROUP_LANES) {
+        const u32 plain = dim - 2u * args.pairs;
+        float x = q[c];
         if (c >= plain) {
             const u32 pair = (c - plain) / 2u;
             const float cos = args.cos[row * args.pairs + pair], sin = args.sin[row * args.pairs + pair];
-            const float even = q[at - c % 2u], odd = q[at - c % 2u + 1u];
+            const float even = q[c - c % 2u], odd = q[c - c % 2u + 1u];
             x = round_bf16(c % 2u == 0 ? even * cos - odd * sin : even * sin + odd * cos);
         }
         const u32 byte = e2m1_scale_of(warp_amax(x));
         const float value = lift_e2m1(code_e2m1(quotient(x, e8m0_reciprocal(byte)))) * lift_e8m0(byte);
         const u32 m = c % part / 8u, i = c % 8u;
-        const u32 word = ((head / 8u * (args.dim / 32u) + m) * 32u + head % 8u * 4u + c / part) * 4u + i % 4u;
+        const u32 word = ((head / 8u * (dim / 32u) + m) * 32u + head % 8u * 4u + c / part) * 4u + i % 4u;
         args.out[row * width + word * 2u + i / 4u] = u16(AS_BITS(value) >> 16);
     }
 }

@@ -12,8 +12,10 @@ pub fn cases() -> Vec<Case> {
         route(scoring::SQRT_SOFTPLUS, 200, 6, true),
         route(scoring::SIGMOID, 24, 3, true),
         route(scoring::SOFTMAX, 150, 4, false),
-        group_routes(5, 3, 8),
-        group_routes(60, 3, 20),
+        group_routes("group_routes", 5, 3, 8),
+        group_routes("group_routes", 60, 3, 20),
+        group_routes("tile_group_routes", 5, 3, 8),
+        group_routes("tile_group_routes", 700, 6, 384),
         swiglu(true, 10.0),
         swiglu(false, 0.0),
         sum_experts(),
@@ -100,7 +102,7 @@ fn ascending(_: &[u8], after: &[u8]) -> bool {
 }
 
 /// The whole batch is one unit: what it sorts is the batch.
-fn group_routes(rows: usize, topk: usize, experts: usize) -> Case {
+fn group_routes(kernel: &'static str, rows: usize, topk: usize, experts: usize) -> Case {
     let mut data = Data::new(rows as u64);
     let routes = rows * topk;
     let mut ids = Vec::with_capacity(routes);
@@ -134,7 +136,7 @@ fn group_routes(rows: usize, topk: usize, experts: usize) -> Case {
             Want::Bytes(bytes(&groups)),
         ]
     };
-    Case::new("group_routes", format!("{rows} rows of {topk} among {experts}"), 1)
+    Case::new(kernel, format!("{rows} rows of {topk} among {experts}"), 1)
         .row("experts", &ids)
         .row("weights", &weights)
         .out("places", routes * 4)

@@ -174,7 +174,7 @@ fn index_operand() -> Case {
                 pairs: word(pairs),
                 pad: 0,
             };
-            (args.bytes(), by_row(rows))
+            (args.bytes(), [word(rows.len()), word(heads)])
         })
         .want(want)
         // Channels 0 to 31 of head 0: lanes 0 and 1 hold two groups of eight each.

@@ -60,14 +60,14 @@ fn hyper_mix(input: Input, columns: usize) -> Case {
                 let each = (0..HC).flat_map(|i| ks.clone().map(move |k| i * WIDTH + k));
                 let terms = each.map(|at| weight(at) * f64::from(x[at]));
                 let (sum, size) = terms.fold((0.0, 0.0), |(s, a), t| (s + t, a + t.abs()));
-                near(sum, size * gamma((HC * columns).div_ceil(32) + 6), false)
+                near(sum, size * gamma(2 * HC + 6), false)
             };
             for o in 0..MIXES {
                 parts.push(terms(&|at| f64::from(held[o * HC * WIDTH + at])));
             }
             parts.push(terms(&|at| f64::from(x[at])));
             let square: f64 = ks.map(|k| f64::from(collapsed[k]).powi(2)).sum();
-            parts.push(near(square, square * gamma(columns.div_ceil(32) + 6), false));
+            parts.push(near(square, square * gamma(8), false));
         }
         vec![Want::Bytes(bytes(&x)), Want::Bytes(bytes(&collapsed)), Want::Near(parts)]
     };
@@ -266,7 +266,7 @@ fn hyper_norm() -> Case {
                 scale_post: scale[1],
                 scale_comb: scale[2],
             };
-            (args.bytes(), [word(rows.len()), 2])
+            (args.bytes(), [word(rows.len()), 1 + word(WIDTH).div_ceil(512)])
         })
         .want(want)
         .strike("collapsed", 9, f32::NAN, Rule::NanAt("x", 9))

@@ -321,8 +321,14 @@ fn mix(shape: Shape) -> Case {
             for r in 0..span {
                 let (keys, row) = (inputs.keys(unit, r), unit * span + r);
                 for head in 0..heads {
-                    let own = &scores[(row * heads + head) * KEYS..][..keys.len()];
-                    let own: Vec<(f64, f64)> = own.iter().map(|&s| (f64::from(s), 0.0)).collect();
+                    // Picks begin at a multiple of 32.
+                    let windows = keys.len() - inputs.n_picks[row] as usize * usize::from(!draft);
+                    let place = |k| {
+                        if k < windows { k } else { windows.next_multiple_of(32) + k - windows }
+                    };
+                    let own = &scores[(row * heads + head) * KEYS..];
+                    let own: Vec<(f64, f64)> =
+                        (0..keys.len()).map(|k| (f64::from(own[place(k)]), 0.0)).collect();
                     out.extend(inputs.mixed(row, head, &own, &keys));
                 }
             }
