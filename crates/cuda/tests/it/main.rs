@@ -1,0 +1,15 @@
+//! The model on an NVIDIA GPU: the CPU backend's own tests with this device, and both backends on the
+//! demo model. Without a device every test says so and passes.
+// All of it is test code, helpers included.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../../../cpu/tests/it/adjust.rs"]
+mod adjust;
+mod agree;
+mod load;
+#[path = "../../../cpu/tests/it/rows.rs"]
+mod rows;
+#[path = "../../../cpu/tests/it/schedules.rs"]
+mod schedules;
+#[path = "../../../cpu/tests/it/vectors.rs"]
+mod vectors;
