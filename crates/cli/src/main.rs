@@ -16,6 +16,7 @@ mod output;
 mod profile;
 mod progress;
 mod reply;
+mod round;
 mod session;
 mod settings;
 

@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::time::Instant;
 
+use finback_kernels::args::{Args, FillArgs};
 use finback_kernels::device::{Device, DeviceError, Findings, Launch};
-use finback_kernels::manifest::{KERNELS, Kernel};
+use finback_kernels::manifest::{KERNELS, Kernel, kernel};
 use finback_kernels::source::{Target, program};
 use finback_kernels::tape::Tape;
 
@@ -14,6 +16,10 @@ use crate::{NAME, cache, driver, nvrtc};
 
 /// The least compute capability: its tensor cores multiply BF16.
 const LEAST: (u32, u32) = (8, 0);
+
+/// Rows of the matrices that measure it, and how often they are multiplied.
+const MATMUL_SIDE: i32 = 8192;
+const MATMUL_TRIES: usize = 8;
 
 /// How a device is opened.
 #[derive(Debug, Clone, Default)]
@@ -98,6 +104,41 @@ impl Cuda {
     /// What the device is.
     pub fn about(&self) -> &About {
         &self.about
+    }
+
+    /// Operations a second of NVIDIA's own BF16 product of square matrices, the best of some; `None`
+    /// where its library is not there. Takes memory until [`Device::clear`].
+    ///
+    /// # Errors
+    /// Too little memory, or the device's own failure.
+    pub fn matmul_rate(&mut self) -> Result<Option<f64>, DeviceError> {
+        let Some(blas) = self.driver.blas().map_err(failed)? else { return Ok(None) };
+        let side = MATMUL_SIDE as usize;
+        let matrices =
+            [self.random(side * side)?, self.random(side * side)?, self.random(side * side)?];
+        let mut best = f64::INFINITY;
+        for _ in 0..MATMUL_TRIES {
+            self.driver.wait().map_err(failed)?;
+            let began = Instant::now();
+            blas.square(MATMUL_SIDE, matrices).map_err(failed)?;
+            self.driver.wait().map_err(failed)?;
+            best = best.min(began.elapsed().as_secs_f64());
+        }
+        Ok(Some(2.0 * (side as f64).powi(3) / best))
+    }
+
+    /// So many random BF16 values.
+    fn random(&mut self, values: usize) -> Result<u64, DeviceError> {
+        let out = self.allocate(2 * values)?;
+        let (count, width) = (values as u64 / 2, 4096);
+        // Sign, mantissa and the exponent's last bit are drawn: values near 2^-7.
+        let (keep, set) = (0x80ff_80ff, 0x3c00_3c00);
+        let args =
+            FillArgs { out, count, width, keep, set, seed: out as u32, ..FillArgs::default() };
+        let groups = count.div_ceil(u64::from(width)) as u32;
+        let Some(fill) = kernel("fill") else { return Ok(out) };
+        self.launch(&Launch::new(fill, &args.bytes(), [groups, 1]))?;
+        Ok(out)
     }
 
     /// Compiles and loads the kernels, with faults that can be planted or without.

@@ -10,6 +10,8 @@ use std::ffi::{CStr, CString, c_int, c_void};
 use cudarc::driver::result::{self, DriverError, event, graph, module, stream};
 use cudarc::driver::sys;
 
+use crate::blas::{self, Blas};
+
 /// What the driver said, as one line.
 pub type Said = String;
 
@@ -224,6 +226,12 @@ impl Driver {
             let over = stream::synchronize(self.stream);
             copied.and(over).map_err(|error| said(&what, error))
         }
+    }
+
+    /// NVIDIA's matrix product in the stream's order; `None` where its library is not there.
+    pub fn blas(&self) -> Result<Option<Blas>, Said> {
+        self.bind()?;
+        blas::is_there().then(|| Blas::new(self.stream)).transpose()
     }
 
     /// Waits for all that was enqueued.

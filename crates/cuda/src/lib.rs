@@ -2,9 +2,11 @@
 //!
 //! - [`Cuda`] is the device. Its code comes from the text in `finback-kernels`, compiled by NVRTC for
 //!   the device that is there and kept in a directory.
-//! - The driver and the compiler are opened at run time: this builds, and says why there is no device,
+//! - NVIDIA's own matrix product is used as a measure alone.
+//! - Its libraries are opened at run time: this builds, and says why there is no device,
 //!   on any machine.
 
+mod blas;
 mod cache;
 mod device;
 mod driver;

@@ -70,6 +70,8 @@ pub struct SynthOptions {
     pub engram_dim: usize,
     /// Leaves the tables as holes: zeros that take no disk space, for tables of any size.
     pub engram_holes: bool,
+    /// Leaves every tensor of more bytes than this as a hole, for a reader that draws its own.
+    pub hole_bytes: usize,
     /// Whether there are draft blocks.
     pub drafts: bool,
     /// Fields of `text_config` that replace the ones computed from the rest.
@@ -101,6 +103,7 @@ impl Default for SynthOptions {
             engram_heads: 4,
             engram_dim: 32,
             engram_holes: false,
+            hole_bytes: usize::MAX,
             drafts: true,
             set: Map::new(),
         }
@@ -182,7 +185,7 @@ pub fn write(
     finback_checkpoint::write(dir, &shards(&table, &config), |entry, out| {
         let (weight, law) =
             laws.get(&entry.name).ok_or_else(|| io::Error::other("a tensor outside the table"))?;
-        if options.engram_holes && weight.form == Form::Table {
+        if options.engram_holes && weight.form == Form::Table || out.left() > options.hole_bytes {
             return out.hole();
         }
         draw::fill(&quantiles, options.seed, weight, law, entry, out)

@@ -12,6 +12,7 @@ use serde_json::Value as Json;
 use crate::outfile::OutFile;
 use crate::output::print;
 use crate::progress::Steps;
+use crate::round;
 use crate::settings::bench::{
     ALONE, API_KEY, CHART, FIRST, HUGE, JSON_FILE, LEVELS, LONG, MINUTES, MIXED, MODEL,
     NEEDLE_SEED, PID, PROMPT_TOKENS, PROMPTS, REPLY, REPS, REQUIRE_COLD, REQUIRE_REUSE, SECOND,
@@ -166,6 +167,13 @@ fn fixed(values: &Values) -> openai::Options {
         reps: values.get(&REPS),
         temperatures: values.get(&TEMPERATURES),
     }
+}
+
+/// `finback bench round`
+pub fn round(values: &Values) -> anyhow::Result<()> {
+    let output = Output::of(values)?;
+    let report = round::run(values)?;
+    output.show(&report.text(), &report.to_json())
 }
 
 fn target(values: &Values, url: &str) -> anyhow::Result<Target> {

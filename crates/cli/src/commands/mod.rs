@@ -37,6 +37,7 @@ pub fn dispatch(command: Command, values: &Values) -> anyhow::Result<()> {
         Command::BenchCache => bench::cache(values),
         Command::BenchFill => bench::fill(values),
         Command::BenchCapacity => bench::capacity(values),
+        Command::BenchRound => bench::round(values),
     }
 }
 

@@ -4,7 +4,8 @@
 use super::{Category, Command, Declared, Kind, Setting, table::BASE};
 
 use Command::{
-    BenchCache, BenchCapacity, BenchCompare, BenchConcurrent, BenchFill, BenchOpenai, BenchSoak,
+    BenchCache, BenchCapacity, BenchCompare, BenchConcurrent, BenchFill, BenchOpenai, BenchRound,
+    BenchSoak,
 };
 
 /// Commands that measure one server.
@@ -12,6 +13,17 @@ const ONE: &[Command] = &[BenchConcurrent, BenchOpenai, BenchSoak, BenchCache, B
 /// All that measure.
 const ANY: &[Command] =
     &[BenchConcurrent, BenchOpenai, BenchCompare, BenchSoak, BenchCache, BenchFill, BenchCapacity];
+/// All that write a report.
+const REPORTS: &[Command] = &[
+    BenchConcurrent,
+    BenchOpenai,
+    BenchCompare,
+    BenchSoak,
+    BenchCache,
+    BenchFill,
+    BenchCapacity,
+    BenchRound,
+];
 /// Commands that measure decoding.
 const DECODE: &[Command] = &[BenchConcurrent, BenchOpenai, BenchCompare, BenchSoak];
 /// Commands that repeat fixed requests.
@@ -46,6 +58,12 @@ pub(super) static ALL: &[&Declared] = &[
     &HUGE.declared,
     &NEEDLE_SEED.declared,
     &PID.declared,
+    &ROUND_WIDTHS.declared,
+    &ROUND_LAYERS.declared,
+    &ROUNDS.declared,
+    &DEPTH.declared,
+    &PROMPT_PIECES.declared,
+    &DEPTHS.declared,
     &JSON_FILE.declared,
     &CHART.declared,
 ];
@@ -298,12 +316,72 @@ pub static PID: Setting<Option<u64>> = Setting::new(Declared {
     ..BENCH
 });
 
+/// Sizes of the layers that are timed.
+pub static ROUND_WIDTHS: Setting<String> = Setting::new(Declared {
+    name: "widths",
+    kind: Kind::Choice(&["release", "small"]),
+    default: "release",
+    commands: &[BenchRound],
+    help: "Sizes of the layers: the release's, or small ones that show that it works",
+    ..BENCH
+});
+
+/// Layers that are timed.
+pub static ROUND_LAYERS: Setting<usize> = Setting::new(Declared {
+    name: "layers",
+    kind: Kind::Int { min: 1, max: 64 },
+    default: "10",
+    commands: &[BenchRound],
+    help: "Layers; from 10 on there is one of every kind",
+    ..BENCH
+});
+
+/// Rounds of each kind that are timed.
+pub static ROUNDS: Setting<usize> = Setting::new(Declared {
+    name: "rounds",
+    kind: Kind::Int { min: 1, max: 1000 },
+    default: "20",
+    commands: &[BenchRound],
+    help: "Timed rounds of each kind; the median counts",
+    ..BENCH
+});
+
+/// Tokens before the rounds.
+pub static DEPTH: Setting<usize> = Setting::new(Declared {
+    name: "depth",
+    kind: Kind::Int { min: 1, max: 1 << 20 },
+    default: "4096",
+    commands: &[BenchRound],
+    help: "Tokens in each slot before the first round",
+    ..BENCH
+});
+
+/// Whether pieces of a prompt are timed.
+pub static PROMPT_PIECES: Setting<bool> = Setting::new(Declared {
+    name: "prompt",
+    kind: Kind::Switch,
+    unset: "rounds are timed",
+    commands: &[BenchRound],
+    help: "Times pieces of 4096 tokens of one long prompt in place of rounds",
+    ..BENCH
+});
+
+/// Tokens before each timed piece.
+pub static DEPTHS: Setting<Vec<u32>> = Setting::new(Declared {
+    name: "depths",
+    kind: Kind::Ints { min: 0, max: 1 << 20 },
+    default: "0,32768,262144",
+    commands: &[BenchRound],
+    help: "Tokens before each piece that is timed",
+    ..BENCH
+});
+
 /// Where the report is written as JSON.
 pub static JSON_FILE: Setting<Option<String>> = Setting::new(Declared {
     name: "json",
     kind: Kind::File,
     unset: "a table only",
-    commands: ANY,
+    commands: REPORTS,
     help: "Writes the report as JSON to FILE; without one, to standard output and no table",
     ..BENCH
 });

@@ -1,6 +1,8 @@
 //! The settings of `finback contract`.
 
-use super::{Category, Command::Contract, Declared, Kind, Setting, table::BASE};
+use super::{
+    Category, Command::BenchRound, Command::Contract, Declared, Kind, Setting, table::BASE,
+};
 
 /// What they share.
 const CONTRACT: Declared =
@@ -13,6 +15,7 @@ pub static DEVICE: Setting<String> = Setting::new(Declared {
     name: "device",
     kind: Kind::Choice(&["emu", "cuda", "metal"]),
     default: "emu",
+    commands: &[Contract, BenchRound],
     help: "Device that runs the kernels: emu is the host, each lane a fiber",
     ..CONTRACT
 });

@@ -157,15 +157,17 @@ pub enum Command {
     BenchFill,
     /// `finback bench capacity`
     BenchCapacity,
+    /// `finback bench round`
+    BenchRound,
 }
 
 /// Commands of two words: the first word and its line of help.
 pub const GROUP: (&str, &str) =
-    ("bench", "Measures OpenAI-compatible servers and judges their replies");
+    ("bench", "Measures OpenAI-compatible servers, judges their replies, and times a device");
 
 impl Command {
     /// All of them, in the order `--help` lists them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Serve,
         Self::Run,
         Self::Chat,
@@ -181,6 +183,7 @@ impl Command {
         Self::BenchCache,
         Self::BenchFill,
         Self::BenchCapacity,
+        Self::BenchRound,
     ];
 
     /// Its name on the command line; two words for one of [`GROUP`].
@@ -201,6 +204,7 @@ impl Command {
             Self::BenchCache => "bench cache",
             Self::BenchFill => "bench fill",
             Self::BenchCapacity => "bench capacity",
+            Self::BenchRound => "bench round",
         }
     }
 
@@ -236,6 +240,9 @@ impl Command {
                 "Prompts cold, repeated, longer and edited: what is kept of them, and equal replies"
             }
             Self::BenchFill => "A long cold prompt beside a short reply: what each costs the other",
+            Self::BenchRound => {
+                "What rounds and prompt pieces cost on a device, over layers with random weights"
+            }
             Self::BenchCapacity => {
                 "Many long prompts at once, each with a fact to find: answers, waits and memory"
             }

@@ -3,7 +3,7 @@
 
 use super::{Category, Command, Declared, Kind, Setting, bench, contract};
 
-use Command::{BenchSoak, Chat, Contract, Doctor, Inspect, Plan, Run, Serve, Synth};
+use Command::{BenchRound, BenchSoak, Chat, Contract, Doctor, Inspect, Plan, Run, Serve, Synth};
 
 /// What most declarations share.
 pub(super) const BASE: Declared = Declared {
@@ -159,7 +159,7 @@ pub static CACHE_DIR: Setting<Option<String>> = Setting::new(Declared {
     name: "cache-dir",
     kind: Kind::Text("DIR"),
     unset: "finback under the user's cache directory",
-    commands: &[Serve, Run, Chat, Inspect, Plan, Doctor, Contract],
+    commands: &[Serve, Run, Chat, Inspect, Plan, Doctor, Contract, BenchRound],
     help: "Directory for what is made once: the unpacked demo model, compiled kernels",
     ..BASE
 });

@@ -100,6 +100,7 @@ pub fn checkpoint(dice: &mut Dice) -> (SynthOptions, Vocabulary<'static>) {
         engram_heads: dice.number(1, 5),
         engram_dim: 32 * dice.number(1, 2),
         engram_holes: false,
+        hole_bytes: usize::MAX,
         drafts,
         set,
     };

@@ -1,0 +1,159 @@
+//! `finback bench round`: what a round and a piece of a prompt cost on a device, at the release's widths,
+//! over layers with random weights.
+//!
+//! The checkpoint is made of holes: the device draws what is large, so that 70 GB are there in seconds
+//! and lie on no disk. Everything else is the product's own way, from the runner down.
+
+mod decode;
+mod prompt;
+mod report;
+mod watch;
+mod work;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+use finback_checkpoint::{Checkpoint, read_file};
+use finback_gpu::GpuOps;
+use finback_kernels::device::Device;
+use finback_model::synth::{self, SynthOptions, Vocabulary};
+use finback_model::{ModelRunner, WINDOW_ROWS, spec};
+use finback_ops::{BLOCK_POSITIONS, Limits, ModelSpec, Numerics};
+
+use crate::device;
+use crate::progress::Progress;
+use crate::settings::Values;
+use crate::settings::bench::{DEPTH, DEPTHS, PROMPT_PIECES, ROUND_LAYERS, ROUND_WIDTHS, ROUNDS};
+use crate::settings::contract::DEVICE;
+use report::Report;
+use watch::Watch;
+
+/// The release's token ids.
+const VOCABULARY: usize = 129_280;
+/// Tensors of more bytes than this are drawn by the device.
+const HOLE_BYTES: usize = 96 << 10;
+/// Rows of a prompt's piece.
+const PIECE: usize = 4096;
+/// Slots of the rounds of several.
+const SLOTS: usize = 4;
+
+/// Measures and prints.
+///
+/// # Errors
+/// No such device, too little memory, or the device's failure.
+pub fn run(values: &Values) -> anyhow::Result<Report> {
+    let (mut device, matmul) = open(values)?;
+    let read = watch::read_rate(device.as_mut())?;
+    let mut report = Report::new(values.get(&DEVICE), read, matmul);
+    let small = values.get(&ROUND_WIDTHS) == "small";
+    let directory = Scratch::new()?;
+    let mut options = if small { SynthOptions::default() } else { SynthOptions::release() };
+    options.layers = values.get(&ROUND_LAYERS);
+    options.hole_bytes = HOLE_BYTES;
+    options.drafts = false;
+    let vocabulary = Vocabulary::bare(if small { 512 } else { VOCABULARY });
+    let config = synth::write(&directory.0, &options, &vocabulary)?;
+    let checkpoint = Checkpoint::open(&directory.0)?;
+    let map = serde_json::from_slice(&read_file(&directory.0.join("engram_token_map.json"))?)
+        .context("the map of a checkpoint that was just written")?;
+    let spec = spec::load(&checkpoint, &config, Some(map), Numerics::RELEASE)?;
+    report.about(&spec);
+    let pieces = values.get(&PROMPT_PIECES);
+    let depths = values.get(&DEPTHS);
+    let piece = if small { 64 } else { PIECE };
+    let deepest = depths.iter().max().map_or(0, |depth| *depth as usize);
+    let positions = match pieces {
+        true => deepest + 2 * piece,
+        false => values.get(&DEPTH) + 64 * WINDOW_ROWS * values.get(&ROUNDS),
+    };
+    let slots = if pieces { 1 } else { SLOTS };
+    let limits = Limits {
+        slots,
+        rows: piece,
+        logit_rows: ModelRunner::logit_rows(slots),
+        context: positions.min(config.max_position_embeddings),
+        blocks: slots * positions.div_ceil(BLOCK_POSITIONS),
+    };
+    if pieces {
+        let (mut runner, watch) = start(spec.clone(), limits, device)?;
+        let depths = depths.into_iter().map(|depth| depth as usize).collect();
+        prompt::measure(&mut runner, &watch, &spec, piece, depths, &mut report)?;
+    } else {
+        let plan = decode::Plan { depth: values.get(&DEPTH), rounds: values.get(&ROUNDS), piece };
+        let (mut runner, watch) = start(spec.clone(), limits, device)?;
+        decode::measure(&mut runner, &watch, &spec, plan, false, &mut report)?;
+        drop(runner);
+        let device = watch.into_device()?;
+        let same = decode::same_experts(spec);
+        let (mut runner, watch) = start(same.clone(), limits, device)?;
+        decode::measure(&mut runner, &watch, &same, plan, true, &mut report)?;
+    }
+    Ok(report)
+}
+
+/// The device, and its rate of matrix products where that can be measured.
+fn open(values: &Values) -> anyhow::Result<(Box<dyn Device>, Option<f64>)> {
+    let name = values.get(&DEVICE);
+    if name != "cuda" {
+        return Ok((device::open(values, "--device", &name)?, None));
+    }
+    let mut cuda = device::cuda(values, "--device")?;
+    let rate = cuda.matmul_rate()?;
+    cuda.clear();
+    Ok((Box::new(cuda), rate))
+}
+
+fn start(
+    spec: ModelSpec,
+    limits: Limits,
+    device: Box<dyn Device>,
+) -> anyhow::Result<(ModelRunner, Watch)> {
+    let watch = Watch::over(device);
+    let mut progress = Progress::bytes("drawing weights");
+    let spec = Arc::new(spec);
+    let ops = GpuOps::with_random_weights(
+        Arc::clone(&spec),
+        limits,
+        watch.device(),
+        HOLE_BYTES,
+        &mut |done| progress.at(done),
+    );
+    progress.finish();
+    Ok((ModelRunner::new(Box::new(ops?), spec), watch))
+}
+
+/// A directory that goes when this does.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> anyhow::Result<Self> {
+        let name = format!("finback-round-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
+        Ok(Self(directory))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What stays is disk space in the directory for such.
+        let _ = std::fs::remove_dir_all(Path::new(&self.0));
+    }
+}
+
+/// Token ids without an order.
+struct Draw(u64);
+
+impl Draw {
+    fn tokens(&mut self, count: usize, vocab: usize) -> Vec<u32> {
+        let mut next = || {
+            self.0 = self
+                .0
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            ((self.0 >> 33) % (vocab as u64 - 16)) as u32
+        };
+        (0..count).map(|_| next()).collect()
+    }
+}

@@ -1,0 +1,61 @@
+//! Pieces of a long prompt at some depths.
+
+use std::time::Instant;
+
+use finback_model::{ModelRunner, Runner, Start};
+use finback_ops::ModelSpec;
+
+use super::Draw;
+use super::decode::kernels;
+use super::report::{Piece, Report};
+use super::watch::Watch;
+use super::work::{self, Class};
+
+/// Measures the piece at each depth, on the way through one prompt.
+pub fn measure(
+    runner: &mut ModelRunner,
+    watch: &Watch,
+    spec: &ModelSpec,
+    rows: usize,
+    mut depths: Vec<usize>,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    depths.sort_unstable();
+    // Pieces begin at their multiples; the prompt goes on behind the last, as in its middle.
+    depths.iter_mut().for_each(|depth| *depth = *depth / rows * rows);
+    let end = depths.last().map_or(0, |depth| depth + 2 * rows);
+    let prompt = Draw(7).tokens(end, spec.dims.vocab);
+    // One before that counts: what is made once is made.
+    runner.start(0, &prompt[..2 * rows], 2 * rows, &Start::default())?;
+    runner.piece(0, rows)?;
+    runner.release(0)?;
+    runner.start(0, &prompt, end, &Start::default())?;
+    let mut at = 0;
+    for depth in depths {
+        while at < depth {
+            runner.stage(0, rows, rows)?;
+            runner.piece(0, rows)?;
+            at += rows;
+        }
+        watch.wait()?;
+        let mut wall = 0.0;
+        let tape = watch.launches(|| {
+            let began = Instant::now();
+            runner.piece(0, rows)?;
+            watch.wait()?;
+            wall = began.elapsed().as_secs_f64();
+            Ok(())
+        })?;
+        at += rows;
+        let mut classes = Vec::new();
+        for class in Class::ALL {
+            let part = tape.part(|_, kernel| Class::of(kernel) == class);
+            classes.push((class, part.len(), watch.time(&part, 2)?));
+        }
+        let launches = tape.len();
+        let kernels = kernels(watch, &tape, 2)?;
+        let operations = work::piece_operations(spec, rows);
+        report.pieces.push(Piece { depth, rows, wall, launches, classes, kernels, operations });
+    }
+    Ok(())
+}

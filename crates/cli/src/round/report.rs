@@ -1,0 +1,224 @@
+//! What was measured, as a table and as JSON.
+
+use std::fmt::Write as _;
+
+use finback_model::plan::human;
+use finback_ops::ModelSpec;
+use serde_json::{Value, json};
+
+use super::work::{self, Class};
+
+/// Seconds by class: the class, its launches, and how long they take alone.
+type Classes = Vec<(Class, usize, f64)>;
+/// Seconds by kernel, likewise.
+type Kernels = Vec<(&'static str, usize, f64)>;
+
+/// One kind of round.
+#[derive(Debug)]
+pub struct Round {
+    /// Slots with a window.
+    pub slots: usize,
+    /// Rows of each.
+    pub rows: usize,
+    /// Whether all rows use the same experts.
+    pub same: bool,
+    /// Seconds of a round as the engine sees it, the median.
+    pub wall: f64,
+    /// Seconds of its launches, replayed.
+    pub device: f64,
+    /// How many they are.
+    pub launches: usize,
+    /// By class.
+    pub classes: Classes,
+    /// By kernel, where that was measured.
+    pub kernels: Kernels,
+    /// Bytes of weights that it reads.
+    pub bytes: f64,
+}
+
+/// One piece of a prompt.
+#[derive(Debug)]
+pub struct Piece {
+    /// Tokens before it.
+    pub depth: usize,
+    /// Its rows.
+    pub rows: usize,
+    /// Seconds, from the call to the last launch's end.
+    pub wall: f64,
+    /// Launches.
+    pub launches: usize,
+    /// By class.
+    pub classes: Classes,
+    /// By kernel.
+    pub kernels: Kernels,
+    /// Operations of its products with weights.
+    pub operations: f64,
+}
+
+/// All of a run.
+#[derive(Debug)]
+pub struct Report {
+    device: String,
+    /// Bytes a second that were read, measured in this run.
+    read: f64,
+    /// Operations a second of NVIDIA's BF16 product, likewise.
+    matmul: Option<f64>,
+    layers: usize,
+    experts: usize,
+    layer_bytes: f64,
+    /// Rounds, in order.
+    pub rounds: Vec<Round>,
+    /// Pieces, in order.
+    pub pieces: Vec<Piece>,
+}
+
+impl Report {
+    /// Nothing measured but the device's rates.
+    pub fn new(device: String, read: f64, matmul: Option<f64>) -> Self {
+        let (rounds, pieces) = (Vec::new(), Vec::new());
+        Self { device, read, matmul, layers: 0, experts: 0, layer_bytes: 0.0, rounds, pieces }
+    }
+
+    /// Says what is measured.
+    pub fn about(&mut self, spec: &ModelSpec) {
+        self.layers = spec.layers.len();
+        self.experts = spec.layers.first().map_or(0, |layer| layer.ffn.experts.len());
+        let one = spec.layers.iter().map(|layer| work::layer_bytes(layer, 1, true));
+        self.layer_bytes = one.sum::<f64>() / self.layers.max(1) as f64;
+    }
+
+    /// As lines.
+    pub fn text(&self) -> String {
+        let mut text = format!(
+            "device {}: reads {}/s{}\n{} layers of {} experts; a row reads {} a layer, on average\n",
+            self.device,
+            human(self.read as u64),
+            match self.matmul {
+                Some(rate) => format!(", multiplies BF16 at {:.0} TFLOP/s", rate / 1e12),
+                None => String::new(),
+            },
+            self.layers,
+            self.experts,
+            human(self.layer_bytes as u64),
+        );
+        // Writing to a string cannot fail.
+        if !self.rounds.is_empty() {
+            let _ = write!(
+                text,
+                "\n{:>5} {:>4} {:>9} {:>9} {:>9} {:>8} {:>8} {:>6}",
+                "slots", "rows", "experts", "round ms", "device ms", "host us", "GB", "share"
+            );
+            text.push_str(&heads());
+        }
+        for round in &self.rounds {
+            let Round { slots, rows, same, wall, device, bytes, classes, .. } = round;
+            let _ = write!(
+                text,
+                "{slots:>5} {rows:>4} {:>9} {:>9.3} {:>9.3} {:>8.0} {:>8.2} {:>5.1}%",
+                if *same { "same" } else { "different" },
+                wall * 1e3,
+                device * 1e3,
+                (wall - device) * 1e6,
+                bytes / 1e9,
+                100.0 * self.share(round)
+            );
+            text.push_str(&times(classes));
+        }
+        if !self.pieces.is_empty() {
+            let _ = write!(
+                text,
+                "\n{:>8} {:>5} {:>9} {:>9} {:>8} {:>6}",
+                "depth", "rows", "piece ms", "tokens/s", "TFLOP/s", "share"
+            );
+            text.push_str(&heads());
+        }
+        for Piece { depth, rows, wall, operations, classes, .. } in &self.pieces {
+            let rate = operations / wall;
+            let share = self.matmul.map_or("-".into(), |all| format!("{:.1}%", 100.0 * rate / all));
+            let _ = write!(
+                text,
+                "{depth:>8} {rows:>5} {:>9.2} {:>9.0} {:>8.0} {share:>6}",
+                wall * 1e3,
+                *rows as f64 / wall,
+                rate / 1e12
+            );
+            text.push_str(&times(classes));
+        }
+        let rounds = self
+            .rounds
+            .iter()
+            .map(|round| (format!("{} slots x {} rows", round.slots, round.rows), &round.kernels));
+        let pieces =
+            self.pieces.iter().map(|piece| (format!("depth {}", piece.depth), &piece.kernels));
+        for (name, kernels) in rounds.chain(pieces).filter(|(_, kernels)| !kernels.is_empty()) {
+            let _ = writeln!(text, "\n{name}, by kernel: launches and ms, each kernel alone");
+            for (kernel, launches, seconds) in kernels.iter().take(24) {
+                let _ = writeln!(text, "  {kernel:<22} {launches:>5} {:>9.3}", seconds * 1e3);
+            }
+        }
+        text
+    }
+
+    /// The part of the read rate at which a round reads its weights, the host's time included.
+    fn share(&self, round: &Round) -> f64 {
+        round.bytes / round.wall / self.read
+    }
+
+    /// As a document.
+    pub fn to_json(&self) -> Value {
+        let classes = |classes: &Classes| -> Value {
+            let parts = classes.iter().map(|(class, launches, seconds)| {
+                (class.name().to_owned(), json!({ "launches": launches, "seconds": seconds }))
+            });
+            Value::Object(parts.collect())
+        };
+        let kernels = |kernels: &Kernels| -> Value {
+            let parts = kernels.iter().map(|(name, launches, seconds)| {
+                ((*name).to_owned(), json!({ "launches": launches, "seconds": seconds }))
+            });
+            Value::Object(parts.collect())
+        };
+        let rounds: Vec<Value> = self
+            .rounds
+            .iter()
+            .map(|round| {
+                json!({
+                    "slots": round.slots, "rows": round.rows, "same_experts": round.same,
+                    "seconds": round.wall, "device_seconds": round.device,
+                    "launches": round.launches, "weight_bytes": round.bytes,
+                    "read_share": self.share(round), "classes": classes(&round.classes),
+                    "kernels": kernels(&round.kernels),
+                })
+            })
+            .collect();
+        let pieces: Vec<Value> = self
+            .pieces
+            .iter()
+            .map(|piece| {
+                json!({
+                    "depth": piece.depth, "rows": piece.rows, "seconds": piece.wall,
+                    "launches": piece.launches, "operations": piece.operations,
+                    "matmul_share": self.matmul.map(|all| piece.operations / piece.wall / all),
+                    "classes": classes(&piece.classes), "kernels": kernels(&piece.kernels),
+                })
+            })
+            .collect();
+        json!({
+            "device": self.device, "read_bytes_per_second": self.read,
+            "matmul_operations_per_second": self.matmul, "layers": self.layers,
+            "experts": self.experts, "rounds": rounds, "pieces": pieces,
+        })
+    }
+}
+
+fn heads() -> String {
+    let names = Class::ALL.map(|class| format!("  {:>9}", class.name()));
+    names.concat() + "  launches\n"
+}
+
+/// Milliseconds of each class, then the launches of all.
+fn times(classes: &Classes) -> String {
+    let parts = classes.iter().map(|(_, _, seconds)| format!("  {:>9.3}", seconds * 1e3));
+    let launches: usize = classes.iter().map(|(_, launches, _)| launches).sum();
+    parts.collect::<String>() + &format!("  {launches:>8}\n")
+}

@@ -1,0 +1,152 @@
+//! A device that keeps what passes through it, so that parts of a pass can be run again and timed.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use anyhow::{Context, anyhow};
+use finback_kernels::args::{Args, FillArgs, ReadAllArgs};
+use finback_kernels::device::{Device, DeviceError, Findings, Launch};
+use finback_kernels::manifest::{Kernel, kernel};
+use finback_kernels::tape::Tape;
+
+/// Bytes that the read rate is measured over: many times any cache.
+const READ_BYTES: usize = 4 << 30;
+const READ_ROW: u32 = 16384;
+
+/// A hand on a device that another owns.
+#[derive(Clone)]
+pub struct Watch(Arc<Mutex<Inner>>);
+
+struct Inner {
+    device: Box<dyn Device>,
+    /// What has passed since it was asked for.
+    seen: Option<Tape>,
+}
+
+/// What a backend owns.
+struct Watched(Watch);
+
+impl Watch {
+    /// Over a device.
+    pub fn over(device: Box<dyn Device>) -> Self {
+        Self(Arc::new(Mutex::new(Inner { device, seen: None })))
+    }
+
+    /// The device for a backend.
+    pub fn device(&self) -> Box<dyn Device> {
+        Box::new(Watched(self.clone()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The launches that `work` makes.
+    pub fn launches<T>(&self, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<Tape> {
+        self.lock().seen = Some(Tape::new());
+        let done = work();
+        let seen = self.lock().seen.take();
+        done?;
+        seen.ok_or_else(|| anyhow!("what passed was not kept"))
+    }
+
+    /// Waits for all that was enqueued.
+    pub fn wait(&self) -> anyhow::Result<()> {
+        self.lock().device.finish()?;
+        Ok(())
+    }
+
+    /// Seconds that the launches take, each time of several after one that does not count.
+    pub fn time(&self, tape: &Tape, times: usize) -> anyhow::Result<f64> {
+        if tape.is_empty() {
+            return Ok(0.0);
+        }
+        let device = &mut self.lock().device;
+        // The second time records it, the third replays.
+        for _ in 0..3 {
+            device.launch_all(tape)?;
+        }
+        device.finish()?;
+        let began = Instant::now();
+        for _ in 0..times {
+            device.launch_all(tape)?;
+        }
+        device.finish()?;
+        Ok(began.elapsed().as_secs_f64() / times as f64)
+    }
+
+    /// The device again, with nothing in its memory; its backend must be gone.
+    pub fn into_device(self) -> anyhow::Result<Box<dyn Device>> {
+        let inner = Arc::into_inner(self.0).context("the device is still used")?;
+        let mut device = inner.into_inner().unwrap_or_else(PoisonError::into_inner).device;
+        device.clear();
+        Ok(device)
+    }
+}
+
+impl Device for Watched {
+    fn name(&self) -> &'static str {
+        self.0.lock().device.name()
+    }
+    fn allocate(&mut self, bytes: usize) -> Result<u64, DeviceError> {
+        self.0.lock().device.allocate(bytes)
+    }
+    fn free_memory(&mut self) -> Result<Option<usize>, DeviceError> {
+        self.0.lock().device.free_memory()
+    }
+    fn clear(&mut self) {
+        self.0.lock().device.clear();
+    }
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.0.lock().device.write(address, bytes)
+    }
+    fn read(&mut self, address: u64, out: &mut [u8]) -> Result<(), DeviceError> {
+        self.0.lock().device.read(address, out)
+    }
+    fn launch(&mut self, launch: &Launch<'_>) -> Result<(), DeviceError> {
+        let mut inner = self.0.lock();
+        if let Some(seen) = &mut inner.seen {
+            seen.push_launch(launch);
+        }
+        inner.device.launch(launch)
+    }
+    fn launch_all(&mut self, tape: &Tape) -> Result<(), DeviceError> {
+        let mut inner = self.0.lock();
+        if let Some(seen) = &mut inner.seen {
+            tape.launches().for_each(|launch| seen.push_launch(&launch));
+        }
+        inner.device.launch_all(tape)
+    }
+    fn finish(&mut self) -> Result<Findings, DeviceError> {
+        self.0.lock().device.finish()
+    }
+    fn has(&self, kernel: &Kernel) -> bool {
+        self.0.lock().device.has(kernel)
+    }
+    fn width(&self) -> u32 {
+        self.0.lock().device.width()
+    }
+}
+
+/// Bytes a second at which the device reads its memory, the best of some; leaves nothing in it.
+pub fn read_rate(device: &mut dyn Device) -> anyhow::Result<f64> {
+    let bytes = if device.free_memory()?.is_some() { READ_BYTES } else { 1 << 20 };
+    let find = |name| kernel(name).with_context(|| format!("{name}: no such kernel"));
+    let count = bytes as u64 / 4;
+    let rows = count.div_ceil(u64::from(READ_ROW)) as u32;
+    let from = device.allocate(bytes)?;
+    let sums = device.allocate(4 * rows as usize)?;
+    let fill = FillArgs { out: from, count, width: READ_ROW, keep: u32::MAX, ..Default::default() };
+    device.launch(&Launch::new(find("fill")?, &fill.bytes(), [rows, 1]))?;
+    let read = ReadAllArgs { from, out: sums, width: READ_ROW, pad: 0 };
+    let (args, mut best) = (read.bytes(), f64::INFINITY);
+    for _ in 0..8 {
+        device.finish()?;
+        let began = Instant::now();
+        device.launch(&Launch::new(find("read_all")?, &args, [rows, 1]))?;
+        device.finish()?;
+        best = best.min(began.elapsed().as_secs_f64());
+    }
+    device.clear();
+    Ok(bytes as f64 / best)
+}

@@ -1,0 +1,179 @@
+//! What a pass must do, counted from the spec: bytes of weights and operations, by class.
+
+use finback_kernels::manifest::Kernel;
+use finback_ops::{LayerSpec, Linear, ModelSpec};
+
+/// What a launch is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// Products with weights that every row uses.
+    Dense,
+    /// The routed experts: their products, their choice and their sum.
+    Experts,
+    /// Attention over the window and the picks.
+    Attention,
+    /// Index scores and their choice.
+    Indexer,
+    /// Everything else: norms, mixes, rotations, packing, sampling.
+    Glue,
+}
+
+impl Class {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Dense, Self::Experts, Self::Attention, Self::Indexer, Self::Glue];
+
+    /// Its name in a report.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dense => "dense",
+            Self::Experts => "experts",
+            Self::Attention => "attention",
+            Self::Indexer => "indexer",
+            Self::Glue => "glue",
+        }
+    }
+
+    /// What a kernel is for. FP4 weights are the experts' alone.
+    pub fn of(kernel: &Kernel) -> Self {
+        let name = kernel.name;
+        let begins = |words: &[&str]| words.iter().any(|word| name.starts_with(word));
+        if begins(&[
+            "expert_",
+            "tile_fp4",
+            "dense_fp4",
+            "route",
+            "group_",
+            "tile_group",
+            "swiglu",
+            "sum_",
+        ]) {
+            Self::Experts
+        } else if begins(&["index_", "tile_index", "block_best", "topk", "tile_topk"]) {
+            Self::Indexer
+        } else if begins(&["attend", "tile_attend"]) {
+            Self::Attention
+        } else if begins(&["dense_", "tile_", "quantise", "operand"]) {
+            Self::Dense
+        } else {
+            Self::Glue
+        }
+    }
+}
+
+/// Bytes and values of linears.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Size {
+    /// Stored bytes, scales included.
+    pub bytes: f64,
+    /// Weights.
+    pub values: f64,
+}
+
+impl Size {
+    fn of(linear: &Linear) -> Self {
+        let Linear { format, out, inp, .. } = *linear;
+        let bytes = out * format.row_bytes(inp) + format.scale_bytes(out, inp);
+        Self { bytes: bytes as f64, values: (out * inp) as f64 }
+    }
+
+    fn sum<'a>(linears: impl IntoIterator<Item = &'a Linear>) -> Self {
+        linears.into_iter().map(Self::of).fold(Self::default(), Self::plus)
+    }
+
+    /// Both.
+    pub fn plus(self, other: Self) -> Self {
+        Self { bytes: self.bytes + other.bytes, values: self.values + other.values }
+    }
+}
+
+/// The weights of a layer that every row uses.
+pub fn dense(layer: &LayerSpec) -> Size {
+    let attn = &layer.attn;
+    let shared = &layer.ffn.shared;
+    let always = [
+        &attn.wq_a,
+        &attn.wq_b,
+        &attn.wkv,
+        &attn.wo_a,
+        &attn.wo_b,
+        &layer.ffn.gate,
+        &shared.w1,
+        &shared.w2,
+        &shared.w3,
+        &layer.attn_hyper.mix,
+        &layer.ffn_hyper.mix,
+    ];
+    let indexer = layer.indexer.iter().flat_map(|indexer| [&indexer.wq_b, &indexer.weights]);
+    let engram = layer.engram.iter().map(|engram| &engram.wkv);
+    Size::sum(always.into_iter().chain(indexer).chain(engram)).plus(compressor(layer))
+}
+
+/// Those that make compressed rows.
+pub fn compressor(layer: &LayerSpec) -> Size {
+    let all = layer.compressor.iter();
+    Size::sum(all.flat_map(|c| [Some(&c.wkv), c.wgate.as_ref(), Some(&c.index_k)]).flatten())
+}
+
+/// One routed expert of a layer.
+pub fn expert(layer: &LayerSpec) -> Size {
+    layer.ffn.experts.first().map_or(Size::default(), |e| Size::sum([&e.w1, &e.w2, &e.w3]))
+}
+
+/// Experts that so many rows use, each its own choice: the expected number of distinct ones.
+pub fn distinct(layer: &LayerSpec, rows: usize, same: bool) -> f64 {
+    let (experts, topk) = (layer.ffn.experts.len() as f64, layer.ffn.topk as f64);
+    match same {
+        true => topk,
+        false => experts * (1.0 - (1.0 - topk / experts).powi(rows as i32)),
+    }
+}
+
+/// Bytes of weights that a round of so many rows reads, the head included.
+pub fn round_bytes(spec: &ModelSpec, rows: usize, same: bool) -> f64 {
+    let layers = spec.layers.iter().map(|layer| layer_bytes(layer, rows, same));
+    layers.sum::<f64>() + Size::of(&spec.head).bytes
+}
+
+/// Those of one layer.
+pub fn layer_bytes(layer: &LayerSpec, rows: usize, same: bool) -> f64 {
+    dense(layer).bytes + distinct(layer, rows, same) * expert(layer).bytes
+}
+
+/// Operations of a piece's products with weights: the layers below the last kv source whole, of that
+/// one what makes its compressed rows. No row of a piece inside a prompt is read above it.
+pub fn piece_operations(spec: &ModelSpec, rows: usize) -> f64 {
+    let last = spec.sources.last().map_or(spec.layers.len(), |source| source.layer);
+    let whole = spec
+        .layers
+        .iter()
+        .take(last)
+        .map(|layer| dense(layer).values + layer.ffn.topk as f64 * expert(layer).values);
+    let rest = spec.layers.get(last).map_or(0.0, |layer| {
+        let engram = layer.engram.iter().map(|e| Size::of(&e.wkv).values);
+        compressor(layer).values + Size::of(&layer.attn_hyper.mix).values + engram.sum::<f64>()
+    });
+    2.0 * rows as f64 * (whole.sum::<f64>() + rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use finback_kernels::manifest::kernel;
+
+    #[test]
+    fn kernels_have_their_class() {
+        let of = |name| Class::of(kernel(name).unwrap());
+        for (name, class) in [
+            ("dense_fp8_codes", Class::Dense),
+            ("expert_fp4_codes", Class::Experts),
+            ("group_routes", Class::Experts),
+            ("attend", Class::Attention),
+            ("index_scores", Class::Indexer),
+            ("topk", Class::Indexer),
+            ("rmsnorm", Class::Glue),
+        ] {
+            assert_eq!(of(name), class, "{name}");
+        }
+    }
+}
