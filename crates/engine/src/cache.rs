@@ -7,6 +7,8 @@ use finback_model::{Snapshot, SnapshotId};
 
 pub(crate) use disk::Disk;
 pub use disk::DiskOptions;
+#[cfg(feature = "testing")]
+pub use disk::reread_prefix;
 use tree::{NodeId, Tree};
 
 /// Waiting requests whose best prefix is spared.

@@ -2,7 +2,8 @@
 //!
 //! [`FakeRunner`] holds callers to the order of calls that [`finback_model::Runner`] asks for, and
 //! its choices depend on every row a slot has kept: one wrong row shows as a wrong token.
-//! [`serial_reply`] says what a request must be answered, without an engine.
+//! [`serial_reply`] says what a request must be answered, without an engine. [`reread_prefix`] reads any
+//! bytes as a file of the disk tier.
 
 mod fake;
 
@@ -12,6 +13,7 @@ use finback_ops::Sampling;
 
 pub use fake::{Call, FakeRunner};
 
+pub use crate::cache::reread_prefix;
 use crate::request::{FinishReason, Request};
 
 /// The token after `history`, or `None` for a row of NaN. It may block or panic to stage a fault.

@@ -17,6 +17,8 @@ use std::thread::JoinHandle;
 use finback_model::{Snapshot, SnapshotId};
 
 use super::PrefixCache;
+#[cfg(feature = "testing")]
+pub use file::reread_prefix;
 use file::{Head, PARTIAL, SUFFIX, Unread, name};
 
 /// States that wait to be written; more are not written.

@@ -74,12 +74,7 @@ pub(super) fn write(
 ) -> std::io::Result<()> {
     let path = dir.join(name(key, ids));
     let part = path.with_extension(PARTIAL);
-    let mut bytes = Vec::with_capacity(HEAD + 4 * ids.len());
-    bytes.extend(MAGIC);
-    bytes.extend(key);
-    let counts = [ids.len(), head.least, usize::from(head.exact), state.len()];
-    bytes.extend(counts.iter().flat_map(|&count| (count as u64).to_le_bytes()));
-    bytes.extend(ids.iter().flat_map(|id| id.to_le_bytes()));
+    let bytes = front(key, head, ids, state.len());
     let sum = Sha256::new_with_prefix(&bytes).chain_update(state).finalize();
     let written = File::create(&part).and_then(|mut file| {
         file.write_all(&bytes)?;
@@ -96,10 +91,27 @@ pub(super) fn write(
     done
 }
 
+/// All that stands before the state.
+fn front(key: &[u8; 32], head: &Head, ids: &[u32], state: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEAD + 4 * ids.len());
+    bytes.extend(MAGIC);
+    bytes.extend(key);
+    let counts = [ids.len(), head.least, usize::from(head.exact), state];
+    bytes.extend(counts.iter().flat_map(|&count| (count as u64).to_le_bytes()));
+    bytes.extend(ids.iter().flat_map(|id| id.to_le_bytes()));
+    bytes
+}
+
 /// The head and tokens of a file of this key, and its size; its sum is checked when it is read.
 pub(super) fn head(path: &Path, key: &[u8; 32]) -> Result<(Head, Vec<u32>, u64), Unread> {
-    let mut file = File::open(path).map_err(|_| Unread::Foreign("it cannot be opened"))?;
+    let file = File::open(path).map_err(|_| Unread::Foreign("it cannot be opened"))?;
     let length = file.metadata().map_err(|error| broken(error.to_string()))?.len();
+    let (head, ids) = head_of(file, length, key)?;
+    Ok((head, ids, length))
+}
+
+/// The head and tokens of a file of `length` bytes.
+fn head_of(mut file: impl Read, length: u64, key: &[u8; 32]) -> Result<(Head, Vec<u32>), Unread> {
     let mut bytes = [0; HEAD];
     file.read_exact(&mut bytes).map_err(|_| Unread::Foreign(SHORT))?;
     let (head, tokens, state) = parse(&bytes, key)?;
@@ -110,16 +122,44 @@ pub(super) fn head(path: &Path, key: &[u8; 32]) -> Result<(Head, Vec<u32>, u64),
     let mut ids = vec![0; 4 * tokens];
     file.read_exact(&mut ids).map_err(|error| broken(error.to_string()))?;
     let ids = ids.as_chunks().0.iter().map(|id| u32::from_le_bytes(*id)).collect();
-    Ok((head, ids, length))
+    Ok((head, ids))
 }
 
 /// The state in a file of this key and these tokens.
 pub(super) fn read(path: &Path, key: &[u8; 32], ids: &[u32]) -> Result<Vec<u8>, Unread> {
-    let mut bytes = fs::read(path).map_err(|error| broken(error.to_string()))?;
+    state(fs::read(path).map_err(|error| broken(error.to_string()))?, key, ids)
+}
+
+/// The state in the bytes of a whole file.
+fn state(mut bytes: Vec<u8>, key: &[u8; 32], ids: &[u32]) -> Result<Vec<u8>, Unread> {
     let from = check(&bytes, key, ids)?;
     bytes.truncate(bytes.len() - SUM);
     bytes.drain(..from);
     Ok(bytes)
+}
+
+/// Reads the bytes of a file as a start and then a prompt do, under the key that they name, and writes
+/// what was read again; with `mend` their sum is set right before, which no random change does.
+///
+/// # Errors
+/// One line: why they are passed over.
+#[cfg(feature = "testing")]
+pub fn reread_prefix(bytes: &[u8], mend: bool) -> Result<Vec<u8>, String> {
+    let mut bytes = bytes.to_vec();
+    if mend && let Some(at) = bytes.len().checked_sub(SUM) {
+        let sum = Sha256::digest(&bytes[..at]);
+        bytes[at..].copy_from_slice(&sum);
+    }
+    let named = bytes.get(MAGIC.len()..).and_then(<[u8]>::first_chunk::<32>);
+    let key = named.copied().unwrap_or_default();
+    let (head, ids) =
+        head_of(&bytes[..], bytes.len() as u64, &key).map_err(|reason| reason.to_string())?;
+    let state = state(bytes, &key, &ids).map_err(|reason| reason.to_string())?;
+    let mut again = front(&key, &head, &ids, state.len());
+    again.extend(state);
+    let sum = Sha256::digest(&again);
+    again.extend(sum);
+    Ok(again)
 }
 
 /// Where the state begins in the bytes of a whole file.
