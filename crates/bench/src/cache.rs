@@ -3,11 +3,10 @@
 
 use serde_json::{Value, json};
 
-use crate::draw::Draw;
 use crate::judge::{Verdict, judge};
-use crate::prompt::{Sizing, text};
+use crate::prompt::{Course, text};
 use crate::table::{figure, table};
-use crate::{Ask, BenchResult, Reply, Say, Step, Target};
+use crate::{Ask, BenchResult, Reply, Say, Target};
 
 /// What is sent and what is required.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,30 +102,23 @@ type Request = (&'static str, bool, Ask);
 ///
 /// The first request that gets no whole reply.
 pub fn run(target: &Target, options: &Options, say: Say<'_>) -> BenchResult<Report> {
-    let (mut done, total) = (0, 13);
-    let mut step = |now: &str| {
-        say(Step { done, total, now });
-        done += 1;
-    };
-    step("counting tokens");
-    let mut draw = Draw::new(Draw::fresh_seed());
-    let sizing = Sizing::of(target, &mut draw, options.long)?;
-    let chars = sizing.chars(options.long);
+    let mut course = Course::begin(target, options.long, 13, say)?;
+    let chars = course.chars;
+    let [prompt, tail, turn] = [chars, 1, chars].map(|chars| text(&mut course.draw, chars));
     let mut asked: Vec<(Request, Reply)> = Vec::new();
     let mut send = |(name, first, ask): Request| -> BenchResult<String> {
-        step(name);
+        course.step(name);
         let reply = target.ask(&ask)?;
         let said = reply.text.clone();
         asked.push(((name, first, ask), reply));
         Ok(said)
     };
-    let prompt = text(&mut draw, chars);
     let raw = |prompt: &str| Ask::raw(prompt, options.reply, 0.0, 0);
     send(("first", true, raw(&prompt)))?;
     send(("repeat", false, raw(&prompt)))?;
-    send(("tail", false, raw(&format!("{prompt} {}", text(&mut draw, 1)))))?;
+    send(("tail", false, raw(&format!("{prompt} {tail}"))))?;
     let user = |text: &str| json!({"role": "user", "content": text});
-    let turn = user(&format!("{}\n\nWhat is this text about?", text(&mut draw, chars)));
+    let turn = user(&format!("{turn}\n\nWhat is this text about?"));
     let talk = |messages: Value| Ask::talk(&messages, options.reply);
     let said = send(("first turn", true, talk(json!([turn]))))?;
     // Some templates take no empty message.
@@ -137,10 +129,10 @@ pub fn run(target: &Target, options: &Options, say: Say<'_>) -> BenchResult<Repo
     // After all of them, as a server without the opt-out would keep these too.
     let mut uncached = Vec::new();
     for ((name, _, ask), _) in &asked {
-        step(&format!("{name}, uncached"));
+        course.step(&format!("{name}, uncached"));
         uncached.push(target.ask(&ask.clone().uncached())?);
     }
-    let unverified = sizing.note().into_iter().chain(notes(&asked, &uncached)).collect();
+    let unverified = course.note.into_iter().chain(notes(&asked, &uncached)).collect();
     let rows = rows(&asked, &uncached);
     Ok(Report { rows, unverified, required: [options.require_cold, options.require_reuse] })
 }

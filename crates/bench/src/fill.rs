@@ -10,11 +10,10 @@ use std::thread;
 use std::time::Duration;
 
 use crate::cache::State;
-use crate::draw::Draw;
 use crate::judge::{Tally, judge};
-use crate::prompt::{Sizing, text};
+use crate::prompt::{Course, text};
 use crate::stats::{largest, median, quantile};
-use crate::{Ask, BenchResult, Reply, Say, Step, Target};
+use crate::{Ask, BenchResult, Reply, Say, Target};
 
 /// Tokens of the reply to the long prompt: what is measured is its prompt.
 const LONG_REPLY: usize = 8;
@@ -101,33 +100,25 @@ struct Pair<T> {
 ///
 /// The first request that gets no whole reply.
 pub fn run(target: &Target, options: &Options, say: Say<'_>) -> BenchResult<Report> {
-    let (mut done, total) = (0, 6);
-    let mut step = |now: &str| {
-        say(Step { done, total, now });
-        done += 1;
-    };
-    step("counting tokens");
-    let mut draw = Draw::new(Draw::fresh_seed());
-    let sizing = Sizing::of(target, &mut draw, options.long)?;
-    let chars = sizing.chars(options.long);
+    let mut course = Course::begin(target, options.long, 6, say)?;
     let mut asks = || Pair {
-        short: Ask::chat(&text(&mut draw, SHORT_CHARS), options.reply, 0.0, 0),
-        long: Ask::chat(&text(&mut draw, chars), LONG_REPLY, 0.0, 0),
+        short: Ask::chat(&text(&mut course.draw, SHORT_CHARS), options.reply, 0.0, 0),
+        long: Ask::chat(&text(&mut course.draw, course.chars), LONG_REPLY, 0.0, 0),
     };
     let (alone, first, second) = (asks(), asks(), asks());
-    step("each alone");
+    course.step("each alone");
     let alone = each(target, &alone)?;
-    step("reply first");
+    course.step("reply first");
     let reply_first = beside(target, &first)?;
-    step("long first");
+    course.step("long first");
     let wait = alone.long.first_piece().unwrap_or_default().mul_f64(INTO);
     let long_first = behind(target, &second, wait)?;
     // Once more without what is kept: what the replies are held against, and two more times alone.
     let uncached =
         |asks: Pair<Ask>| Pair { short: asks.short.uncached(), long: asks.long.uncached() };
-    step("the same requests alone");
+    course.step("the same requests alone");
     let of_first = each(target, &uncached(first))?;
-    step("the same requests alone");
+    course.step("the same requests alone");
     let of_second = each(target, &uncached(second))?;
 
     let rows = vec![
@@ -135,7 +126,7 @@ pub fn run(target: &Target, options: &Options, say: Say<'_>) -> BenchResult<Repo
         row(Arm::ReplyFirst, &reply_first, &of_first),
         row(Arm::LongFirst, &long_first, &of_second),
     ];
-    let unverified = sizing.note().into_iter().chain(notes(&rows)).collect();
+    let unverified = course.note.into_iter().chain(notes(&rows)).collect();
     Ok(Report { rows, unverified })
 }
 

@@ -1,7 +1,7 @@
 //! Long prompts that no server has seen, sized by the server's own counting.
 
 use crate::draw::Draw;
-use crate::{Ask, BenchResult, Target};
+use crate::{Ask, BenchResult, Say, Step, Target};
 
 /// Characters a token where the server does not count.
 const USUAL: f64 = 4.0;
@@ -87,6 +87,43 @@ impl Sizing {
                 "the server counts no prompt tokens: prompts are sized at {USUAL} characters a token"
             )
         })
+    }
+}
+
+/// A benchmark on prompts of one size that no server has seen, as it goes through its steps.
+pub(crate) struct Course<'a> {
+    say: Say<'a>,
+    done: u64,
+    total: u64,
+    pub(crate) draw: Draw,
+    /// Characters of a long text.
+    pub(crate) chars: usize,
+    /// What the report says of the size.
+    pub(crate) note: Option<String>,
+}
+
+impl<'a> Course<'a> {
+    /// The first of `total` steps: has the server count what `tokens` are.
+    ///
+    /// # Errors
+    ///
+    /// A request that gets no whole reply.
+    pub(crate) fn begin(
+        target: &Target,
+        tokens: usize,
+        total: u64,
+        say: Say<'a>,
+    ) -> BenchResult<Self> {
+        say(Step { done: 0, total, now: "counting tokens" });
+        let mut draw = Draw::new(Draw::fresh_seed());
+        let sizing = Sizing::of(target, &mut draw, tokens)?;
+        Ok(Self { say, done: 1, total, draw, chars: sizing.chars(tokens), note: sizing.note() })
+    }
+
+    /// The next step.
+    pub(crate) fn step(&mut self, now: &str) {
+        (self.say)(Step { done: self.done, total: self.total, now });
+        self.done += 1;
     }
 }
 
