@@ -181,6 +181,12 @@ args! {
         logits: addr, seeds: addr, positions: addr, params: addr, choices: addr,
         vocab: u32, stride: u32, choices_stride: u32, none: u32,
     }
+    /// `sample.h`, a choice in slices.
+    ChooseSliceArgs {
+        logits: addr, seeds: addr, positions: addr, params: addr,
+        tops: addr, winners: addr, choices: addr,
+        vocab: u32, stride: u32, slices: u32, choices_stride: u32, none: u32, pad: u32,
+    }
     /// `sample.h`, `add_rows`.
     AddArgs { x: addr, term: addr, width: u32, x_stride: u32 }
     /// `sample.h`, `adjust`.
@@ -203,7 +209,7 @@ args! {
         weight: addr, x: addr, groups: addr, list: addr, out: addr, second: addr, expert_bytes: u64,
         rows: u32, inputs: u32, outputs: u32, slices: u32, groups_max: u32, x_stride: u32, x_step: u32,
         out_stride: u32, out_step: u32, split: u32, second_stride: u32, round: u32,
-        most_rows: u32, stages: u32, chunk: u32, pad: u32,
+        most_rows: u32, chunk: u32,
     }
     /// `kv.h`, `copy_rows`.
     CopyArgs { from: addr, sources: addr, to: addr, places: addr, bytes: u32, pad: u32 }

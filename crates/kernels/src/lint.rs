@@ -77,12 +77,13 @@ pub fn lint(text: &str) -> Vec<String> {
 }
 
 /// How a kernel begins: in full, or by a macro that writes several.
-pub(crate) const KERNEL_WORDS: [&str; 6] = [
+pub(crate) const KERNEL_WORDS: [&str; 7] = [
     "KERNEL(",
     "DENSE_KERNEL(",
     "EXPERT_KERNEL(",
     "UNPACK_KERNEL(",
     "CUDA_KERNEL(",
+    "CUDA_FULL_KERNEL(",
     "CUDA_PAIR_KERNEL(",
 ];
 

@@ -122,6 +122,9 @@ kernels! {
         engram_gather: EngramGatherArgs,
         engram_gate: EngramGateArgs,
         choose: ChooseArgs,
+        choose_top: ChooseSliceArgs,
+        choose_draw: ChooseSliceArgs,
+        choose_pick: ChooseSliceArgs,
         adjust: AdjustArgs,
         add_rows: AddArgs,
         markov: MarkovArgs,
@@ -131,12 +134,15 @@ kernels! {
     // name: arguments, threads of a group, bytes of shared memory that a launch asks for.
     cuda {
         tile_fp8_few: TileArgs, 512, SHARED;
+        tile_fp8_some: TileArgs, 512, SHARED;
         tile_fp8_pair: TileArgs, 512, SHARED;
         tile_fp8_many: TileArgs, 256, 103_424;
         tile_fp4_few: TileArgs, 512, SHARED;
+        tile_fp4_some: TileArgs, 512, SHARED;
         tile_fp4_pair: TileArgs, 512, SHARED;
         tile_fp4_many: TileArgs, 256, 87_040;
         tile_bf16_few: TileArgs, 512, SHARED;
+        tile_bf16_some: TileArgs, 512, SHARED;
         tile_bf16_pair: TileArgs, 512, SHARED;
         tile_bf16_many: TileArgs, 256, 132_096;
         tile_attend_scores: TileAttendArgs, 256, 0;

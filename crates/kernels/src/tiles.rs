@@ -14,6 +14,8 @@ pub const TILE_OUTPUTS: usize = 16;
 pub const TILE_INPUTS: usize = 64;
 /// Most rows of a product that is bound by the weights.
 pub const FEW_ROWS: usize = 32;
+/// Most groups of one.
+const FEW_GROUPS: usize = 512;
 /// Warps of a group of those products, which is the most slices of a sum.
 const WARPS: usize = 16;
 /// Outputs and rows of a group of the products of many rows.
@@ -97,6 +99,50 @@ pub enum Groups {
         /// Address of each place's row, 0 where places are rows.
         list: u64,
     },
+}
+
+impl Groups {
+    /// How many there may be.
+    fn count(&self) -> usize {
+        match *self {
+            Self::One => 1,
+            Self::Each { count, .. } | Self::Some { count, .. } => count,
+        }
+    }
+}
+
+/// How the product of few rows is shared out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// Two tiles at once, up to 8 rows of a group at a time.
+    Few,
+    /// One tile at once, up to 32 rows.
+    Some,
+    /// As `Some`, the slices and the rows' inputs halved between two groups of a cluster.
+    Pair,
+}
+
+impl Way {
+    /// Most rows of a group at a time.
+    fn rows(self) -> usize {
+        if self == Self::Few { 8 } else { FEW_ROWS }
+    }
+
+    fn blocks(self) -> usize {
+        if self == Self::Pair { 2 } else { 1 }
+    }
+
+    fn tiles(self) -> usize {
+        if self == Self::Few { 2 } else { 1 }
+    }
+
+    fn names(self) -> [&'static str; 3] {
+        match self {
+            Self::Few => ["tile_fp8_few", "tile_fp4_few", "tile_bf16_few"],
+            Self::Some => ["tile_fp8_some", "tile_fp4_some", "tile_bf16_some"],
+            Self::Pair => ["tile_fp8_pair", "tile_fp4_pair", "tile_bf16_pair"],
+        }
+    }
 }
 
 impl Tiles {
@@ -183,29 +229,40 @@ impl Tiles {
         groups: &Groups,
         width: u32,
     ) -> Option<Planned<TileArgs>> {
-        let few =
-            [1, 2].into_iter().find_map(|blocks| self.few(weight, rows, groups, width, blocks));
+        // Two tiles at once cost fewer instructions, but leave groups idle where tiles are few.
+        let enough = self.count() * groups.count() >= 4 * width as usize;
+        let ways = match (groups, enough) {
+            (_, true) => [Way::Few, Way::Some, Way::Pair],
+            (Groups::Some { .. }, false) => [Way::Few, Way::Some, Way::Pair],
+            (_, false) => [Way::Some, Way::Few, Way::Pair],
+        };
+        let few = ways.into_iter().find_map(|way| self.few(weight, rows, groups, width, way));
         few.or_else(|| self.many(weight, rows, groups))
     }
 
-    /// The product of up to [`FEW_ROWS`] rows where so many groups, 1 or 2, share a sum's slices; `None`
-    /// where the rows do not fit in shared memory or the slices are not halves.
+    /// The product of up to [`FEW_ROWS`] rows in this way; `None` where it does not take them.
     pub fn few(
         &self,
         weight: u64,
         rows: &Rows,
         groups: &Groups,
         width: u32,
-        blocks: usize,
+        way: Way,
     ) -> Option<Planned<TileArgs>> {
-        let mut args = self.args(weight, rows, groups);
-        (args.stages, args.chunk) = self.ring(rows.rows, blocks)?;
-        let names = match blocks {
-            1 => ["tile_fp8_few", "tile_fp4_few", "tile_bf16_few"],
-            _ => ["tile_fp8_pair", "tile_fp4_pair", "tile_bf16_pair"],
+        let most = match groups {
+            // The kernel cuts the rows of a group into parts.
+            Groups::Some { .. } if rows.rows <= FEW_ROWS => rows.rows.min(way.rows()),
+            _ => rows.rows,
         };
+        if most > way.rows() || groups.count() > FEW_GROUPS {
+            return None;
+        }
+        let mut args = self.args(weight, rows, groups);
+        args.most_rows = word(most);
+        args.chunk = self.chunk(most, way)?;
+        let blocks = way.blocks();
         let grid = [(width / word(blocks)).max(1), word(blocks)];
-        Some((manifest::kernel(self.named(names))?, args, grid))
+        Some((manifest::kernel(self.named(way.names()))?, args, grid))
     }
 
     /// The product of any number of rows.
@@ -254,17 +311,25 @@ impl Tiles {
         args
     }
 
-    /// Stages of a warp's ring and steps of each where so many blocks share the slices: two of as many
-    /// steps as shared memory holds beside the rows and the sums, up to a slice.
-    fn ring(&self, rows: usize, blocks: usize) -> Option<(u32, u32)> {
-        if !self.slices.is_multiple_of(blocks) || rows > FEW_ROWS {
+    /// Steps that a warp reads at a time, of up to so many rows: as many as shared memory holds twice
+    /// beside the rows and the sums, in equal parts of a slice.
+    fn chunk(&self, rows: usize, way: Way) -> Option<u32> {
+        if !self.slices.is_multiple_of(way.blocks()) {
             return None;
         }
-        let sums = 2 * WARPS * rows.div_ceil(8) * 512;
-        let fixed = 256 + WARPS * 96 + sums + rows * self.inputs * 2 / blocks;
-        let room = (SHARED as usize).checked_sub(fixed)? / WARPS;
-        let chunk = (room / 2 / self.step_bytes()).min(self.steps() / self.slices);
-        (chunk > 0).then_some((2, word(chunk)))
+        let used = Self::beside(rows, self.inputs, way);
+        let room = (SHARED as usize).checked_sub(used)? / WARPS / 2 / way.tiles();
+        let length = self.slice_steps();
+        let most = (room / self.step_bytes()).min(length);
+        (most > 0).then(|| word(length.div_ceil(length.div_ceil(most))))
+    }
+
+    /// Shared memory beside the rings: zeros, parts, signals; two turns' sums; the rows.
+    fn beside(rows: usize, inputs: usize, way: Way) -> usize {
+        let signals = 128 + 2 * 1024 + WARPS * 48;
+        signals
+            + 2 * WARPS * way.tiles() * rows.div_ceil(8) * 512
+            + rows * inputs * 2 / way.blocks()
     }
 
     fn named(&self, [fp8, fp4, bf16]: [&'static str; 3]) -> &'static str {
@@ -323,24 +388,28 @@ mod tests {
     #[test]
     fn a_kernel_is_chosen_by_rows_and_never_asks_for_more_than_there_is() {
         let tiles = Tiles::new(format::FP8, 32, 5120, 1792).unwrap();
-        let kernel = |tiles: &Tiles, rows| {
+        let kernel = |tiles: &Tiles, rows, groups: &Groups| {
             let rows = Rows { rows, ..Rows::default() };
-            let (kernel, args, grid) = tiles.product(0, &rows, &Groups::One, 132).unwrap();
-            (kernel.name, args.stages * args.chunk, grid)
+            let (kernel, args, grid) = tiles.product(0, &rows, groups, 132).unwrap();
+            (kernel.name, args.most_rows, grid)
         };
-        assert_eq!(kernel(&tiles, 1).0, "tile_fp8_few");
-        assert_eq!(kernel(&tiles, 24).0, "tile_fp8_pair");
-        assert_eq!(kernel(&tiles, 33), ("tile_fp8_many", 0, [14, 1]));
-        assert_eq!(kernel(&tiles, 4096).2, [14, 32]);
+        assert_eq!(kernel(&tiles, 1, &Groups::One), ("tile_fp8_some", 1, [132, 1]));
+        assert_eq!(kernel(&tiles, 24, &Groups::One), ("tile_fp8_pair", 24, [66, 2]));
+        assert_eq!(kernel(&tiles, 33, &Groups::One), ("tile_fp8_many", 33, [14, 1]));
+        assert_eq!(kernel(&tiles, 4096, &Groups::One).2, [14, 32]);
+        let experts = |count| Groups::Some { groups: 256, count, list: 0 };
+        assert_eq!(kernel(&tiles, 6, &experts(36)), ("tile_fp8_few", 6, [132, 1]));
+        assert_eq!(kernel(&tiles, 24, &experts(144)), ("tile_fp8_few", 8, [132, 1]));
+        assert_eq!(kernel(&tiles, 40, &experts(240)), ("tile_fp8_many", 40, [14, 240]));
         // Five slices are not two halves.
         let odd = Tiles::new(format::FP8, 32, 1280, 64).unwrap();
-        assert_eq!(kernel(&odd, 24).0, "tile_fp8_few");
-        for (rows, blocks) in (1..=FEW_ROWS).flat_map(|rows| [(rows, 1), (rows, 2)]) {
-            if let Some((stages, chunk)) = tiles.ring(rows, blocks) {
-                let ring = WARPS * (stages * chunk) as usize * tiles.step_bytes();
-                let sums = 2 * WARPS * rows.div_ceil(8) * 512;
-                let used = 256 + WARPS * 96 + sums + rows * 5120 * 2 / blocks + ring;
-                assert!(used <= SHARED as usize, "{rows} {blocks}: {used}");
+        assert_eq!(kernel(&odd, 24, &Groups::One).0, "tile_fp8_some");
+        for rows in 1..=FEW_ROWS {
+            for way in [Way::Few, Way::Some, Way::Pair] {
+                let Some(chunk) = tiles.chunk(rows, way) else { continue };
+                let ring = WARPS * 2 * way.tiles() * chunk as usize * tiles.step_bytes();
+                let used = Tiles::beside(rows, 5120, way) + ring;
+                assert!(used <= SHARED as usize, "{rows} {way:?}: {used}");
             }
         }
     }

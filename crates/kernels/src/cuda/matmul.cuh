@@ -7,9 +7,13 @@
 #pragma once
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
+// A group that has a processor to itself.
+#define CUDA_FULL_KERNEL(name, Args, lanes)                                                        \
+    extern "C" __global__ void __launch_bounds__(lanes, 1) name(const __grid_constant__ Args args)
+
 // Two groups in y are a cluster: they reach into each other's shared memory.
 #define CUDA_PAIR_KERNEL(name, Args, lanes)                                                        \
-    extern "C" __global__ void __cluster_dims__(1, 2, 1) __launch_bounds__(lanes)                  \
+    extern "C" __global__ void __cluster_dims__(1, 2, 1) __launch_bounds__(lanes, 1)               \
         name(const __grid_constant__ Args args)
 
 DEVICE u32 shared_address(const void* at) { return u32(__cvta_generic_to_shared(at)); }
@@ -97,14 +101,15 @@ DEVICE void load_floats(u32 from, float (&to)[4]) {
     asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
                  : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3]) : "r"(from));
 }
-// C, the groups of the cluster: with more than one, the place may be another group's.
-template <u32 C> DEVICE void store_floats(u32 to, const float (&x)[4]) {
+// C, the groups of the cluster: with more than one, the place may be another group's, and its signal
+// counts the bytes.
+template <u32 C> DEVICE void store_floats(u32 to, const float (&x)[4], u32 signal) {
     if (C == 1u)
         asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};"
                      ::"r"(to), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]) : "memory");
     else
-        asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};"
-                     ::"r"(to), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]) : "memory");
+        asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];"
+                     ::"r"(to), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]), "r"(signal) : "memory");
 }
 // The same place in the shared memory of a group of the cluster.
 DEVICE u32 place_in(u32 at, u32 group) {
@@ -131,9 +136,20 @@ DEVICE void signal_wait(u32 signal, u32 parity) {
         asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
                      : "=r"(turned) : "r"(signal), "r"(parity) : "memory");
 }
-// Copies whole multiples of 16 bytes; `signal` turns when they have arrived.
-DEVICE void copy_bulk(u32 to, GLOBAL const u8* from, u32 bytes, u32 signal, u64 policy) {
+// Arrives at a signal, which then waits for so many bytes too.
+DEVICE void signal_expect(u32 signal, u32 bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(signal), "r"(bytes) : "memory");
+}
+// The same, after what any group of the cluster did before it arrived.
+template <u32 C> DEVICE void signal_wait_all(u32 signal, u32 parity) {
+    if (C == 1u) return signal_wait(signal, parity);
+    u32 turned = 0;
+    while (!turned)
+        asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+                     : "=r"(turned) : "r"(signal), "r"(parity) : "memory");
+}
+// Copies whole multiples of 16 bytes; `signal` counts them as they arrive.
+DEVICE void copy_bulk(u32 to, GLOBAL const u8* from, u32 bytes, u32 signal, u64 policy) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;"
                  ::"r"(to), "l"(from), "r"(bytes), "r"(signal), "l"(policy) : "memory");
 }

@@ -1,74 +1,87 @@
 // Products of 1 to 32 rows: bound by the reading of the weights.
 //
-// A group has 16 warps, which share tiles: as many warps a tile as there are slices, one slice each; as
-// many tiles side by side as fit. A warp reads its slices ahead through a ring of its own, across tiles,
-// and before the launches it depends on have ended. It leaves a slice's sums in shared memory and goes
-// on; a tile later one of the tile's warps, another each time, adds them. No warp waits for all others
-// but where the rows change. Two groups of a cluster may share the slices: then the odd tiles are added
-// in the second.
+// A group has 16 warps. As many as there are slices share T tiles, one slice each; as many such teams
+// work side by side as fit. A warp reads its slices ahead through a ring of its own, across tiles, and
+// before the launches it depends on have ended. It leaves its sums in shared memory and goes on; a turn
+// later one warp of the team, another each time, adds them. No warp waits for all others but where the
+// rows change. Two groups of a cluster may share the slices: then the odd turns are added in the second.
 //
 // Rows lie in shared memory, 128 bytes of a row for each step of 64 inputs, the 16-byte pieces of row r
 // in the places piece ^ (r % 8).
 #pragma once
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-#define FEW_STAGES 8u
+#define FEW_STAGES 2u
+#define FEW_PARTS 1024u
 #define FEW_WARPS 16u
 
 struct FewShape {
     u32 steps;     // of 64 inputs, in all
     u32 length;    // steps of a slice
     u32 tiles;     // of 16 outputs
-    u32 wide;      // tiles side by side
-    u32 slice, side;
+    u32 apart;     // from a team's tiles to its next
+    u32 slice, skip;
     u64 tile_bytes;
 };
 
-// Reads a warp's slices in order, tile after tile; one lane's.
+// Reads a warp's slices in order, turn after turn; one lane's.
 template <u32 F> struct FewReader {
-    u32 left;      // tiles yet to be begun, this one too
-    u32 tile, group, done, stage;
+    u32 tile, last, end;   // of all tiles of all parts: the next, where its part ends, where all end
+    u32 part, done, stage;
     GLOBAL const u8* at;
 };
 
-DEVICE u32 expert_of(const TileArgs& args, u32 group) { return args.groups ? args.groups[group * 3u] : group; }
+// The weight of a part of the rows.
+DEVICE u32 expert_of(const TileArgs& args, const u16* parts, u32 part) {
+    const u32 group = parts[part] % 512u;
+    return args.groups ? args.groups[group * 3u] : group;
+}
+DEVICE u32 least(u32 a, u32 b) { return a < b ? a : b; }
 
 // Where a warp's slice of a tile begins.
-template <u32 F> DEVICE GLOBAL const u8* slice_at(const TileArgs& args, const FewShape& shape, u32 group, u32 tile) {
-    return args.weight + expert_of(args, group) * args.expert_bytes + tile * shape.tile_bytes
+template <u32 F> DEVICE GLOBAL const u8* slice_at(const TileArgs& args, const FewShape& shape, const u16* parts, u32 part, u32 tile) {
+    return args.weight + expert_of(args, parts, part) * args.expert_bytes + (tile - part * shape.tiles) * shape.tile_bytes
         + shape.slice * shape.length * step_bytes<F>();
 }
 
 // Asks for the next bytes of the warp's slices, if there are more.
-template <u32 F>
-DEVICE void read_on(FewReader<F>& r, const TileArgs& args, const FewShape& shape, u32 ring, u32 signals, u64 policy) {
-    if (r.left == 0) return;
-    const u32 rest = shape.length - r.done, count = rest < args.chunk ? rest : args.chunk;
-    const u32 bytes = count * step_bytes<F>();
-    copy_bulk(ring + r.stage * args.chunk * step_bytes<F>(), r.at, bytes, signals + r.stage * 8u, policy);
-    r.stage = r.stage + 1u == args.stages ? 0u : r.stage + 1u;
+template <u32 F, u32 T>
+DEVICE void read_on(FewReader<F>& r, const TileArgs& args, const FewShape& shape, const u16* parts, u32 ring, u32 signals, u64 policy) {
+    if (r.tile >= r.end) return;
+    const u32 bytes = least(shape.length - r.done, args.chunk) * step_bytes<F>(), count = least(r.last - r.tile, T);
+    const u32 signal = signals + r.stage * 8u, to = ring + r.stage * T * args.chunk * step_bytes<F>();
+    signal_expect(signal, bytes * count);
+    copy_bulk(to, r.at, bytes, signal, policy);
+    if (T > 1u && count > 1u) copy_bulk(to + args.chunk * step_bytes<F>(), r.at + shape.tile_bytes, bytes, signal, policy);
+    r.stage = (r.stage + 1u) % FEW_STAGES;
     r.at += bytes;
-    r.done += count;
+    r.done += args.chunk;
     if (r.done < shape.length) return;
     r.done = 0;
-    r.left--;
-    r.tile += shape.wide;
-    r.at += shape.wide * shape.tile_bytes - shape.length * step_bytes<F>();
-    if (r.tile < shape.tiles || r.left == 0) return;
-    while (r.tile >= shape.tiles) {
-        r.tile -= shape.tiles;
-        r.group++;
+    r.tile += shape.apart;
+    r.at += shape.apart * shape.tile_bytes - shape.length * step_bytes<F>();
+    if (r.tile < r.last) return;
+    while (r.last < r.end) {
+        r.part++;
+        r.tile = r.last + shape.skip;
+        r.last = least(r.end, r.last + shape.tiles);
+        if (r.tile < r.last) {
+            r.at = slice_at<F>(args, shape, parts, r.part, r.tile);
+            return;
+        }
     }
-    r.at = slice_at<F>(args, shape, r.group, r.tile);
+    r.tile = r.end;
 }
 
-// A warp's slice of a tile times up to 8 R rows.
-template <u32 F, u32 R>
-DEVICE void few_slice(const TileArgs& args, const FewShape& shape, FewReader<F>& reader, u32& stage, u32& parity,
-    u32 ring, u32 signals, u64 policy, u32 exponents, u32 x, u32 zeros, u32 rows, u32 own, u32 lane, float (&sum)[R][4]) {
+// A warp's slice of T tiles times up to 8 R rows; past the last tile sums of nothing that is kept.
+template <u32 F, u32 T, u32 R>
+DEVICE void few_slice(const TileArgs& args, const FewShape& shape, const u16* parts, FewReader<F>& reader, u32& stage, u32& parity,
+    u32 ring, u32 signals, u64 policy, const u32 (&exponents)[T], u32 x, u32 zeros, u32 rows, u32 lane,
+    float (&sum)[T][R][4]) {
 #pragma unroll
-    for (u32 r = 0; r < R; r++)
-        for (u32 i = 0; i < 4u; i++) sum[r][i] = 0.0f;
+    for (u32 t = 0; t < T; t++)
+        for (u32 r = 0; r < R; r++)
+            for (u32 i = 0; i < 4u; i++) sum[t][r][i] = 0.0f;
     // A lane's row of each eight, and its piece of the first 32 inputs; no row reads zeros.
     const u32 apart = rows * 128u, piece = ((lane / 8u) ^ (lane % 8u)) * 16u;
     u32 row_at[R], row_step[R], flip[R];
@@ -76,60 +89,84 @@ DEVICE void few_slice(const TileArgs& args, const FewShape& shape, FewReader<F>&
     for (u32 r = 0; r < R; r++) {
         const u32 row = r * 8u + lane % 8u;
         const bool there = row < rows;
-        row_at[r] = there ? x + own * shape.length * apart + row * 128u + piece : zeros;
+        row_at[r] = there ? x + row * 128u + piece : zeros;
         row_step[r] = there ? apart : 0u;
         flip[r] = there ? 64u : 0u;
     }
-    u32 step = 0;
-    while (step < shape.length) {
+    for (u32 step = 0; step < shape.length;) {
         signal_wait(signals + stage * 8u, parity);
-        u32 weights = ring + stage * args.chunk * step_bytes<F>();
-        const u32 left = shape.length - step, count = left < args.chunk ? left : args.chunk;
-        for (u32 i = 0; i < count; i++) {
-            u32 a[4][4], pair = 0;
-            if (F == FORMAT_FP8)
-                pair = __shfl_sync(0xffffffffu, exponents, step + i);
-            lift_step<F>(weights, lane, pair, a);
+        u32 weights = ring + stage * T * args.chunk * step_bytes<F>();
+        const u32 until = least(shape.length, step + args.chunk);
+        for (; step < until; step++) {
+            u32 b[R][4], c[R][4];
 #pragma unroll
             for (u32 r = 0; r < R; r++) {
-                u32 b[4], c[4];
-                load_parts(row_at[r], b);
-                load_parts(row_at[r] ^ flip[r], c);
+                load_parts(row_at[r], b[r]);
+                load_parts(row_at[r] ^ flip[r], c[r]);
                 row_at[r] += row_step[r];
-                multiply(sum[r], a[0], b[0], b[1]);
-                multiply(sum[r], a[1], b[2], b[3]);
-                multiply(sum[r], a[2], c[0], c[1]);
-                multiply(sum[r], a[3], c[2], c[3]);
+            }
+#pragma unroll
+            for (u32 t = 0; t < T; t++) {
+                u32 a[4][4], pair = 0;
+                if (F == FORMAT_FP8) pair = __shfl_sync(0xffffffffu, exponents[t], step);
+                lift_step<F>(weights + t * args.chunk * step_bytes<F>(), lane, pair, a);
+#pragma unroll
+                for (u32 r = 0; r < R; r++) {
+                    multiply(sum[t][r], a[0], b[r][0], b[r][1]);
+                    multiply(sum[t][r], a[1], b[r][2], b[r][3]);
+                    multiply(sum[t][r], a[2], c[r][0], c[r][1]);
+                    multiply(sum[t][r], a[3], c[r][2], c[r][3]);
+                }
             }
             weights += step_bytes<F>();
         }
         __syncwarp();
-        if (lane == 0) read_on(reader, args, shape, ring, signals, policy);
-        step += count;
+        if (lane == 0) read_on<F, T>(reader, args, shape, parts, ring, signals, policy);
         stage++;
-        if (stage == args.stages) {
+        if (stage == FEW_STAGES) {
             stage = 0;
             parity ^= 1u;
         }
     }
 }
 
-// The groups that have rows.
-DEVICE u32 groups_in_use(const TileArgs& args) {
-    if (!args.groups) return args.groups_max;
-    u32 count = 0;
-    for (u32 first = 0; first < args.groups_max; first += FEW_WARPS * 32u) {
-        const u32 at = first + threadIdx.x;
-        count += __syncthreads_count(at < args.groups_max && args.groups[at * 3u + 2u] > args.groups[at * 3u + 1u]);
+// Cuts the groups' rows into parts of up to 8 E: part i is group `parts[i] % 512`, from row
+// 8 E (parts[i] / 512) on. Returns how many there are; every lane of the group.
+template <u32 E> DEVICE u32 few_parts(const TileArgs& args, u16* parts, u32* counts) {
+    const u32 thread = threadIdx.x, lane = thread % 32u, warp = thread / 32u;
+    u32 own = 0;
+    if (thread < args.groups_max)
+        own = args.groups ? (args.groups[thread * 3u + 2u] - args.groups[thread * 3u + 1u] + 8u * E - 1u) / (8u * E) : 1u;
+    u32 before = own;
+#pragma unroll
+    for (u32 apart = 1; apart < 32u; apart *= 2u) {
+        const u32 other = __shfl_up_sync(0xffffffffu, before, apart);
+        if (lane >= apart) before += other;
     }
-    return count;
+    if (lane == 31u) counts[warp] = before;
+    __syncthreads();
+    u32 all = 0;
+    before -= own;
+    for (u32 i = 0; i < FEW_WARPS; i++) {
+        if (i < warp) before += counts[i];
+        all += counts[i];
+    }
+    for (u32 i = 0; i < own; i++) parts[before + i] = u16(thread | (i << 9));
+    __syncthreads();
+    return all;
 }
 
-// A lane's pair of scales of a tile's slice: those of step `lane`.
-template <u32 F> DEVICE u32 scales_of(const TileArgs& args, const FewShape& shape, u32 group, u32 tile, u32 lane) {
-    if (F != FORMAT_FP8 || lane >= shape.length) return 0;
-    GLOBAL const u8* scales = args.weight + expert_of(args, group) * args.expert_bytes + shape.tiles * shape.tile_bytes;
-    return *reinterpret_cast<GLOBAL const u16*>(scales + (u64(tile) * shape.steps + shape.slice * shape.length + lane) * 2u);
+// A lane's scales of the tiles' slices: those of step `lane`, two a word.
+template <u32 F, u32 T>
+DEVICE void scales_of(const TileArgs& args, const FewShape& shape, const u16* parts, u32 part, u32 tile, u32 last, u32 lane,
+    u32 (&to)[T]) {
+    if (F != FORMAT_FP8) return;
+    GLOBAL const u8* scales = args.weight + expert_of(args, parts, part) * args.expert_bytes + shape.tiles * shape.tile_bytes
+        + (shape.slice * shape.length + lane) * 2u;
+#pragma unroll
+    for (u32 t = 0; t < T; t++)
+        if (lane < shape.length && tile + t < last)
+            to[t] = *reinterpret_cast<GLOBAL const u16*>(scales + u64(tile + t - part * shape.tiles) * shape.steps * 2u);
 }
 
 // Adds a tile's slices in order and writes its outputs; one warp.
@@ -154,32 +191,35 @@ DEVICE void add_slices(const TileArgs& args, u32 from, u32 a_slice, u32 group, u
     }
 }
 
-// F, the format; C, the groups that share the slices.
-template <u32 F, u32 C> DEVICE void few(const TileArgs& args) {
+// F, the format; C, the groups that share the slices; T, the tiles of a team's turn; E, the most eights of
+// rows.
+template <u32 F, u32 C, u32 T, u32 E> DEVICE void few(const TileArgs& args) {
     extern __shared__ __align__(1024) u8 shared[];
     const u32 lane = threadIdx.x % 32u, warp = threadIdx.x / 32u, rank = C == 1u ? 0u : blockIdx.y;
-    const u32 local = args.slices / C, own = warp % local;
+    const u32 local = args.slices / C, own = warp % local, side = warp / local, wide = FEW_WARPS / local;
     FewShape shape;
     shape.steps = args.inputs / 64u;
     shape.length = shape.steps / args.slices;
     shape.tiles = (args.outputs + 15u) / 16u;
-    shape.wide = FEW_WARPS / local;
+    shape.apart = wide * T;
     shape.slice = rank * local + own;
-    shape.side = warp / local;
+    shape.skip = side * T;
     shape.tile_bytes = u64(shape.steps) * step_bytes<F>();
-    const bool works = shape.side < shape.wide;
+    const bool works = side < wide;
 
-    // Shared memory: zeros, the rings' signals, the sums' (full, free), sums, rows, rings.
-    const u32 base = shared_address(shared), zeros = base, signals = base + 256u + warp * FEW_STAGES * 8u;
-    const u32 full = base + 256u + FEW_WARPS * FEW_STAGES * 8u, free = full + FEW_WARPS * 16u, sums = free + FEW_WARPS * 16u;
-    const u32 a_slice = (args.most_rows + 7u) / 8u * 512u, a_tile = args.slices * a_slice;
-    const u32 x = sums + 2u * FEW_WARPS * a_slice, x_inputs = args.inputs / C;
-    const u32 ring = x + args.most_rows * x_inputs * 2u + warp * args.stages * args.chunk * step_bytes<F>();
-    if (threadIdx.x < 64u) reinterpret_cast<u32*>(shared)[threadIdx.x] = 0;
+    // Shared memory: zeros and counts, parts, the rings' signals, the sums' (full, free), sums, rows, rings.
+    u32* counts = reinterpret_cast<u32*>(shared + 64u);
+    u16* parts = reinterpret_cast<u16*>(shared + 128u);
+    const u32 base = shared_address(shared), zeros = base, full = base + 128u + FEW_PARTS * 2u, free = full + FEW_WARPS * 16u;
+    const u32 signals = free + FEW_WARPS * 16u + warp * FEW_STAGES * 8u, sums = free + FEW_WARPS * (16u + FEW_STAGES * 8u);
+    const u32 a_slice = (args.most_rows + 7u) / 8u * 512u, a_tile = args.slices * a_slice, a_turn = T * a_tile;
+    const u32 rows_at = sums + 2u * FEW_WARPS * T * a_slice, x_inputs = args.inputs / C;
+    const u32 ring = rows_at + args.most_rows * x_inputs * 2u + warp * FEW_STAGES * T * args.chunk * step_bytes<F>();
+    if (threadIdx.x < 4u) reinterpret_cast<u32*>(shared)[threadIdx.x] = 0;
     if (lane == 0) {
-        for (u32 i = 0; i < args.stages; i++) signal_new(signals + i * 8u, 1u);
+        for (u32 i = 0; i < FEW_STAGES; i++) signal_new(signals + i * 8u, 1u);
         for (u32 i = 0; i < 2u; i++) {
-            signal_new(full + (warp * 2u + i) * 8u, args.slices);
+            signal_new(full + (warp * 2u + i) * 8u, C == 1u ? args.slices : 1u);
             signal_new(free + (warp * 2u + i) * 8u, 1u);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -188,26 +228,36 @@ template <u32 F, u32 C> DEVICE void few(const TileArgs& args) {
     dependents_may_start();
     const u64 policy = read_once();
     if (args.groups) wait_for_launches_before();
-    const u32 all = groups_in_use(args) * shape.tiles;
+    const u32 all = few_parts<E>(args, parts, counts) * shape.tiles;
     const u32 first = u32(u64(all) * blockIdx.x / gridDim.x), end = u32(u64(all) * (blockIdx.x + 1u) / gridDim.x);
-    FewReader<F> reader{0, 0, 0, 0, 0, 0};
-    if (works && lane == 0 && first + shape.side < end) {
-        reader.left = (end - first - shape.side + shape.wide - 1u) / shape.wide;
-        reader.group = (first + shape.side) / shape.tiles;
-        reader.tile = (first + shape.side) % shape.tiles;
-        reader.at = slice_at<F>(args, shape, reader.group, reader.tile);
-        for (u32 i = 0; i < args.stages; i++) read_on(reader, args, shape, ring, signals, policy);
+    FewReader<F> reader{end, end, end, 0, 0, 0, 0};
+    if (works && lane == 0 && first < end) {
+        reader.part = first / shape.tiles;
+        reader.last = least(end, (reader.part + 1u) * shape.tiles);
+        reader.tile = first + shape.skip;
+        while (reader.tile >= reader.last && reader.last < end) {
+            reader.part++;
+            reader.tile = reader.last + shape.skip;
+            reader.last = least(end, reader.last + shape.tiles);
+        }
+        if (reader.tile >= reader.last) reader.tile = end;
+        else reader.at = slice_at<F>(args, shape, parts, reader.part, reader.tile);
+        for (u32 i = 0; i < FEW_STAGES; i++) read_on<F, T>(reader, args, shape, parts, ring, signals, policy);
     }
     if (!args.groups) wait_for_launches_before();
     if (C > 1u) everyone();
 
+    // The next turn that this warp adds.
+    u32 duty = C == 1u ? own : own * 2u + rank;
     u32 stage = 0, parity = 0, turn = 0;
     for (u32 at = first; at < end;) {
-        // The tiles of one group of rows.
-        const u32 group = at / shape.tiles, begin = group * shape.tiles;
-        const u32 last = end < begin + shape.tiles ? end : begin + shape.tiles;
-        const u32 start = args.groups ? args.groups[group * 3u + 1u] : 0u;
-        const u32 rows = args.groups ? args.groups[group * 3u + 2u] - start : args.rows;
+        // The tiles of one part of the rows.
+        const u32 part = at / shape.tiles, last = least(end, (part + 1u) * shape.tiles), group = parts[part] % 512u;
+        u32 start = 0, rows = args.rows;
+        if (args.groups) {
+            start = args.groups[group * 3u + 1u] + parts[part] / 512u * 8u * E;
+            rows = least(args.groups[group * 3u + 2u] - start, 8u * E);
+        }
         __syncthreads();
         const u32 pieces = x_inputs / 8u;
         for (u32 row = 0; row < rows; row++) {
@@ -215,69 +265,79 @@ template <u32 F, u32 C> DEVICE void few(const TileArgs& args) {
             const u64 from = u64(args.list ? args.list[place] : place) * args.x_stride
                 + u64(group) * args.x_step + rank * x_inputs;
             for (u32 piece = threadIdx.x; piece < pieces; piece += FEW_WARPS * 32u)
-                copy16(x + (piece / 8u * rows + row) * 128u + ((piece % 8u) ^ (row % 8u)) * 16u, args.x + from * 2u + piece * 16u);
+                copy16(rows_at + (piece / 8u * rows + row) * 128u + ((piece % 8u) ^ (row % 8u)) * 16u,
+                    args.x + from * 2u + piece * 16u);
         }
         copies_commit();
-        // A side's tiles follow one another across groups.
-        u32 tile = first + shape.side + turn * shape.wide;
-        u32 scales = works && tile < last ? scales_of<F>(args, shape, group, tile - begin, lane) : 0u;
+        u32 tile = at + shape.skip, scales[T] = {};
+        if (works && tile < last) scales_of<F, T>(args, shape, parts, part, tile, last, lane, scales);
         copies_wait<0>();
         __syncthreads();
-        u32 waiting = 0;
-        for (; works && tile < last; tile += shape.wide, turn++) {
-            const u32 exponents = scales;
-            if (tile + shape.wide < last) scales = scales_of<F>(args, shape, group, tile + shape.wide - begin, lane);
-            // The group that adds it, which of that group's places, and how often it was used.
-            const u32 adder = C == 1u ? 0u : turn % 2u, used = turn / 2u;
-            const u32 place = C == 1u ? shape.side * 2u + turn % 2u : shape.side;
-            const u32 freed = free + (shape.side * 2u + turn % 2u) * 8u;
-            u32 to = sums + place * a_tile + shape.slice * a_slice + lane * 16u, filled = full + place * 8u;
+        const u32 x = rows_at + own * shape.length * rows * 128u;
+        bool before = false;
+        for (; works && tile < last; tile += shape.apart, turn++) {
+            u32 exponents[T];
+#pragma unroll
+            for (u32 t = 0; t < T; t++) exponents[t] = scales[t];
+            const bool more = tile + shape.apart < last;
+            if (more) scales_of<F, T>(args, shape, parts, part, tile + shape.apart, last, lane, scales);
+            // Where the turn's sums go, in the group that adds them.
+            const u32 place = C == 1u ? side * 2u + turn % 2u : side, freed = free + (side * 2u + turn % 2u) * 8u;
+            u32 to = sums + place * a_turn + shape.slice * a_slice + lane * 16u, filled = full + place * 8u;
             if (C > 1u) {
-                to = place_in(to, adder);
-                filled = place_in(filled, adder);
+                to = place_in(to, turn % 2u);
+                filled = place_in(filled, turn % 2u);
             }
-#define FEW_ROWS(N)                                                                                            \
+#define FEW_ROWS(R)                                                                                            \
     {                                                                                                          \
-        float sum[N][4];                                                                                       \
-        few_slice<F, N>(args, shape, reader, stage, parity, ring, signals, policy, exponents, x, zeros, rows,  \
-            own, lane, sum);                                                                                   \
-        if (used > 0) signal_wait(freed, (used - 1u) & 1u);                                                    \
-        _Pragma("unroll") for (u32 r = 0; r < N; r++) store_floats<C>(to + r * 512u, sum[r]);                   \
+        float sum[T][R][4];                                                                                    \
+        few_slice<F, T, R>(args, shape, parts, reader, stage, parity, ring, signals, policy, exponents, x, zeros,     \
+            rows, lane, sum);                                                                                  \
+        if (turn >= 2u) signal_wait_all<C>(freed, (turn / 2u - 1u) & 1u);                                      \
+        /* Between groups, stores count as bytes: the signal waits for those of all slices. */                 \
+        if (C > 1u && rank == turn % 2u && own == 0 && lane == 0)                                              \
+            signal_expect(full + place * 8u, args.slices * T * R * 512u);                                      \
+        _Pragma("unroll") for (u32 t = 0; t < T; t++)                                                           \
+            _Pragma("unroll") for (u32 r = 0; r < R; r++)                                                       \
+                store_floats<C>(to + t * a_tile + r * 512u, sum[t][r], filled);                                 \
     }
-            if (rows <= 8u) FEW_ROWS(1u)
+            if (E == 1u || rows <= 8u) FEW_ROWS(1u)
             else if (rows <= 16u) FEW_ROWS(2u)
             else if (rows <= 24u) FEW_ROWS(3u)
             else FEW_ROWS(4u)
-            if (C > 1u) asm volatile("fence.acq_rel.cluster;" ::: "memory");
-            __syncwarp();
-            if (lane == 0) signal_arrive<C>(filled);
-            // The tile before, and at the end this one too.
-            const u32 until = tile + shape.wide < last ? turn : turn + 1u;
-            for (u32 due = turn - waiting; due < until; due++) {
-                const u32 pass = C == 1u ? due : due / 2u;
-                if ((C > 1u && due % 2u != rank) || pass % local != own) continue;
-                const u32 due_place = C == 1u ? shape.side * 2u + due % 2u : shape.side;
-                signal_wait(full + due_place * 8u, due / 2u & 1u);
-                if (C > 1u) asm volatile("fence.acq_rel.cluster;" ::: "memory");
-                const u32 due_tile = first + shape.side + due * shape.wide - begin;
-                add_slices(args, sums + due_place * a_tile, a_slice, group, due_tile, start, rows, lane);
+            if (C == 1u) {
+                __syncwarp();
+                if (lane == 0) signal_arrive<C>(filled);
+            }
+            // The turn before, and at the end this one too.
+            for (u32 due = before ? turn - 1u : turn; due < (more ? turn : turn + 1u); due++) {
+                if (due != duty) continue;
+                duty += local * C;
+                const u32 from = C == 1u ? side * 2u + due % 2u : side, due_tile = tile - (turn - due) * shape.apart;
+                signal_wait_all<C>(full + from * 8u, due / 2u & 1u);
+                for (u32 t = 0; t < T && due_tile + t < last; t++)
+                    add_slices(args, sums + from * a_turn + t * a_tile, a_slice, group,
+                        due_tile + t - part * shape.tiles, start, rows, lane);
                 __syncwarp();
                 if (lane < C) {
-                    const u32 signal = free + (shape.side * 2u + due % 2u) * 8u;
+                    const u32 signal = free + (side * 2u + due % 2u) * 8u;
                     signal_arrive<C>(C == 1u ? signal : place_in(signal, lane));
                 }
             }
-            waiting = 1;
+            before = true;
         }
         at = last;
     }
     if (C > 1u) everyone();
 }
 
-CUDA_KERNEL(tile_fp8_few, TileArgs, 512) { few<FORMAT_FP8, 1u>(args); }
-CUDA_KERNEL(tile_fp4_few, TileArgs, 512) { few<FORMAT_FP4, 1u>(args); }
-CUDA_KERNEL(tile_bf16_few, TileArgs, 512) { few<FORMAT_BF16, 1u>(args); }
-CUDA_PAIR_KERNEL(tile_fp8_pair, TileArgs, 512) { few<FORMAT_FP8, 2u>(args); }
-CUDA_PAIR_KERNEL(tile_fp4_pair, TileArgs, 512) { few<FORMAT_FP4, 2u>(args); }
-CUDA_PAIR_KERNEL(tile_bf16_pair, TileArgs, 512) { few<FORMAT_BF16, 2u>(args); }
+CUDA_FULL_KERNEL(tile_fp8_few, TileArgs, 512) { few<FORMAT_FP8, 1u, 2u, 1u>(args); }
+CUDA_FULL_KERNEL(tile_fp4_few, TileArgs, 512) { few<FORMAT_FP4, 1u, 2u, 1u>(args); }
+CUDA_FULL_KERNEL(tile_bf16_few, TileArgs, 512) { few<FORMAT_BF16, 1u, 2u, 1u>(args); }
+CUDA_FULL_KERNEL(tile_fp8_some, TileArgs, 512) { few<FORMAT_FP8, 1u, 1u, 4u>(args); }
+CUDA_FULL_KERNEL(tile_fp4_some, TileArgs, 512) { few<FORMAT_FP4, 1u, 1u, 4u>(args); }
+CUDA_FULL_KERNEL(tile_bf16_some, TileArgs, 512) { few<FORMAT_BF16, 1u, 1u, 4u>(args); }
+CUDA_PAIR_KERNEL(tile_fp8_pair, TileArgs, 512) { few<FORMAT_FP8, 2u, 1u, 4u>(args); }
+CUDA_PAIR_KERNEL(tile_fp4_pair, TileArgs, 512) { few<FORMAT_FP4, 2u, 1u, 4u>(args); }
+CUDA_PAIR_KERNEL(tile_bf16_pair, TileArgs, 512) { few<FORMAT_BF16, 2u, 1u, 4u>(args); }
 #endif

@@ -226,7 +226,7 @@ template <u32 F> DEVICE void many(const TileArgs& args) {
     }
 }
 
-CUDA_KERNEL(tile_fp8_many, TileArgs, 256) { many<FORMAT_FP8>(args); }
-CUDA_KERNEL(tile_fp4_many, TileArgs, 256) { many<FORMAT_FP4>(args); }
-CUDA_KERNEL(tile_bf16_many, TileArgs, 256) { many<FORMAT_BF16>(args); }
+CUDA_FULL_KERNEL(tile_fp8_many, TileArgs, 256) { many<FORMAT_FP8>(args); }
+CUDA_FULL_KERNEL(tile_fp4_many, TileArgs, 256) { many<FORMAT_FP4>(args); }
+CUDA_FULL_KERNEL(tile_bf16_many, TileArgs, 256) { many<FORMAT_BF16>(args); }
 #endif

@@ -318,6 +318,22 @@ struct ChooseArgs {
     u32 none;
 };
 
+struct ChooseSliceArgs {
+    GLOBAL const float* logits;
+    GLOBAL const u64* seeds;
+    GLOBAL const u64* positions;
+    GLOBAL const u32* params;
+    GLOBAL u64* tops;
+    GLOBAL u64* winners;
+    GLOBAL u32* choices;
+    u32 vocab;
+    u32 stride;
+    u32 slices;
+    u32 choices_stride;
+    u32 none;
+    u32 pad;
+};
+
 struct AddArgs {
     GLOBAL float* x;
     GLOBAL const float* term;
@@ -382,9 +398,7 @@ struct TileArgs {
     u32 second_stride;
     u32 round;
     u32 most_rows;
-    u32 stages;
     u32 chunk;
-    u32 pad;
 };
 
 struct CopyArgs {

@@ -8,7 +8,7 @@ use super::super::case::{Addresses, Case, Gate, Rule, Want, bytes};
 use super::super::data::{Data, gamma, near, nears};
 use super::{by_row, word};
 use crate::args::{Args, OperandArgs, format};
-use crate::tiles::{Groups, Part, Rows, TILE_INPUTS, TILE_OUTPUTS, Tiles};
+use crate::tiles::{Groups, Part, Rows, TILE_INPUTS, TILE_OUTPUTS, Tiles, Way};
 
 pub fn cases() -> Vec<Case> {
     let mut cases = vec![
@@ -23,11 +23,14 @@ pub fn cases() -> Vec<Case> {
     ];
     for kind in [format::FP8, format::FP4, format::BF16] {
         // One slice; two of four steps; six, of which two groups share three each.
-        cases.push(product(kind, (64, 24), 9, By::Few));
-        cases.push(product(kind, (512, 40), 30, By::Few));
+        cases.push(product(kind, (64, 24), 7, By::Few));
+        cases.push(product(kind, (512, 40), 8, By::Few));
+        cases.push(product(kind, (64, 24), 9, By::Some));
+        cases.push(product(kind, (512, 40), 30, By::Some));
         cases.push(product(kind, (1152, 40), 30, By::Pair));
         cases.push(product(kind, (512, 136), 140, By::Many));
         cases.push(grouped(kind, By::Few));
+        cases.push(grouped(kind, By::Some));
         cases.push(grouped(kind, By::Pair));
         cases.push(grouped(kind, By::Many));
         cases.push(diagonal(kind));
@@ -240,6 +243,7 @@ fn operand(coded: bool) -> Case {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum By {
     Few,
+    Some,
     Pair,
     Many,
 }
@@ -248,6 +252,7 @@ impl By {
     fn kernel(self, kind: u32) -> &'static str {
         let names = match self {
             Self::Few => ["tile_fp8_few", "tile_fp4_few", "tile_bf16_few"],
+            Self::Some => ["tile_fp8_some", "tile_fp4_some", "tile_bf16_some"],
             Self::Pair => ["tile_fp8_pair", "tile_fp4_pair", "tile_bf16_pair"],
             Self::Many => ["tile_fp8_many", "tile_fp4_many", "tile_bf16_many"],
         };
@@ -257,8 +262,9 @@ impl By {
     /// Groups that run at once, so that each does several tiles.
     fn plan(self, tiles: &Tiles, at: u64, rows: &Rows, groups: &Groups) -> (Vec<u8>, [u32; 2]) {
         let planned = match self {
-            Self::Few => tiles.few(at, rows, groups, 2, 1),
-            Self::Pair => tiles.few(at, rows, groups, 4, 2),
+            Self::Few => tiles.few(at, rows, groups, 2, Way::Few),
+            Self::Some => tiles.few(at, rows, groups, 2, Way::Some),
+            Self::Pair => tiles.few(at, rows, groups, 4, Way::Pair),
             Self::Many => tiles.many(at, rows, groups),
         };
         planned.map_or((Vec::new(), [0, 0]), |(_, args, grid)| (args.bytes(), grid))
