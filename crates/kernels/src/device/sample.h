@@ -125,6 +125,74 @@ KERNEL(choose, ChooseArgs) {
     if (lane == 0) args.choices[at * args.choices_stride] = ~u32(winner & 0xffffffffu);
 }
 
+// The same choice in slices of a row, so that many groups share it, where nothing is filtered: the
+// best of each slice, then each slice's winning draw, then the row's choice. Largest words have no order.
+#define BROKEN_SLICE (~u64(0))
+
+// Group (slice, row).
+KERNEL(choose_top, ChooseSliceArgs) {
+    SHARED(u64, part, GROUP_WARPS);
+    const u32 lane = LANE, slice = GROUP_X, each = (args.vocab + args.slices - 1u) / args.slices;
+    const u64 at = GROUP_Y;
+    GLOBAL const float* logits = args.logits + at * args.stride;
+    const u32 end = (slice + 1u) * each < args.vocab ? (slice + 1u) * each : args.vocab;
+    u64 best = 0;
+    for (u32 id = slice * each + lane; id < end; id += GROUP_LANES) {
+        const float x = logits[id];
+        const u32 low = PLANTED(FAULT_CHOOSE_TIES_HIGH) ? id : ~id;
+        const u64 key = is_finite(x) ? (u64(rising(x)) << 32) | low : BROKEN_SLICE;
+        best = key > best ? key : best;
+    }
+    best = group_max(best, part, lane);
+    if (lane == 0) args.tops[at * args.slices + slice] = best;
+}
+
+DEVICE u64 most_of(GLOBAL const u64* words, u32 count, SHARED_REF(u64) part, u32 lane) {
+    u64 most = 0;
+    for (u32 i = lane; i < count; i += GROUP_LANES) most = words[i] > most ? words[i] : most;
+    return group_max(most, part, lane);
+}
+
+// Group (slice, row); 0 for a row that is not drawn from.
+KERNEL(choose_draw, ChooseSliceArgs) {
+    SHARED(u64, part, GROUP_WARPS);
+    const u32 lane = LANE, slice = GROUP_X, each = (args.vocab + args.slices - 1u) / args.slices;
+    const u64 at = GROUP_Y;
+    const u64 best = most_of(args.tops + at * args.slices, args.slices, part, lane);
+    LogitRow row;
+    row.logits = args.logits + at * args.stride;
+    row.vocab = args.vocab;
+    row.temperature = AS_FLOAT(args.params[at * PARAM_WORDS]);
+    const u32 end = (slice + 1u) * each < args.vocab ? (slice + 1u) * each : args.vocab;
+    u64 winner = 0;
+    if (best != BROKEN_SLICE && row.temperature != 0.0f) {
+        row.top = row.logits[~u32(best & 0xffffffffu)];
+        const u64 seed = args.seeds[at], position = args.positions[at];
+        const u64 used = PLANTED(FAULT_CHOOSE_WRONG_DRAW) ? position + 1u : position;
+        for (u32 id = slice * each + lane; id < end; id += GROUP_LANES) {
+            const float score = scaled(row, row.logits[id]) + gumbel_noise(uniform_draw(seed, used, id));
+            const u64 key = (u64(rising(score)) << 32) | (~id);
+            winner = key > winner ? key : winner;
+        }
+    }
+    winner = group_max(winner, part, lane);
+    if (lane == 0) args.winners[at * args.slices + slice] = winner;
+}
+
+// One group a row.
+KERNEL(choose_pick, ChooseSliceArgs) {
+    SHARED(u64, part, GROUP_WARPS);
+    const u32 lane = LANE;
+    const u64 at = GROUP_X;
+    const u32 slices = PLANTED(FAULT_CHOOSE_DROPPED_SLICE) ? args.slices - 1u : args.slices;
+    const u64 best = most_of(args.tops + at * args.slices, slices, part, lane);
+    u64 winner = best;
+    if (AS_FLOAT(args.params[at * PARAM_WORDS]) != 0.0f)
+        winner = most_of(args.winners + at * args.slices, slices, part, lane);
+    if (lane == 0)
+        args.choices[at * args.choices_stride] = best == BROKEN_SLICE ? args.none : ~u32(winner & 0xffffffffu);
+}
+
 // Whether an id is one of the entries first..end.
 DEVICE bool named(GLOBAL const u32* ids, u32 first, u32 end, u32 id) {
     for (u32 i = first; i < end; i++)

@@ -1,15 +1,20 @@
 //! The choice of tokens, and the drafter's Markov term.
 
 use finback_numerics::bf16;
+use finback_numerics::rng::{gumbel, uniform};
 use finback_numerics::sample::{Params, Scratch, choose};
 
 use super::super::case::{Case, Gate, Rule, Want, bytes};
 use super::super::data::{Data, gamma, group_depth, near};
 use super::{by_row, word};
-use crate::args::{AddArgs, AdjustArgs, Args, ChooseArgs, MarkovArgs, format};
+use crate::args::{AddArgs, AdjustArgs, Args, ChooseArgs, ChooseSliceArgs, MarkovArgs, format};
 
 pub fn cases() -> Vec<Case> {
-    vec![choices(300), choices(33), adjust(false), adjust(true), add_rows(), markov()]
+    let slices = [choose_top(), choose_draw(), choose_pick()];
+    let mut cases =
+        vec![choices(300), choices(33), adjust(false), adjust(true), add_rows(), markov()];
+    cases.extend(slices);
+    cases
 }
 
 /// Rows of every kind of filter, and one that has no choice.
@@ -83,6 +88,180 @@ fn choices(vocab: usize) -> Case {
         )
         .fault("CHOOSE_TIES_HIGH", Gate::Reference)
         .fault("CHOOSE_NO_FILTER", Gate::Reference)
+}
+
+/// Larger words for larger values, as the kernels order them.
+fn rising(x: f32) -> u32 {
+    if x.is_nan() {
+        return 0;
+    }
+    let bits = (x + 0.0).to_bits();
+    if bits >> 31 == 0 { bits | 0x8000_0000 } else { !bits }
+}
+
+fn key(x: f32, id: usize) -> u64 {
+    u64::from(rising(x)) << 32 | u64::from(!word(id))
+}
+
+/// A choice in slices: 3 slices of 7 rows, of which the fifth holds an infinity and every other is greedy.
+struct Sliced {
+    logits: Vec<f32>,
+    seeds: Vec<u64>,
+    positions: Vec<u64>,
+    params: Vec<Params>,
+}
+
+const SLICED: (usize, usize, usize) = (7, 100, 3);
+
+impl Sliced {
+    fn new() -> Self {
+        let (rows, vocab, _) = SLICED;
+        let mut logits = Data::new(74).floats(rows * vocab, 6.0);
+        // Ties, and an end that no slice is full at.
+        logits.iter_mut().for_each(|x| *x = (*x * 2.0).round() * 0.5);
+        logits[4 * vocab + 99] = f32::INFINITY;
+        let params = (0..rows).map(|i| Params {
+            temperature: if i % 2 == 0 { 0.8 } else { 0.0 },
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+            seed: 5 + i as u64 * 0x3_0000_0001,
+        });
+        let params: Vec<Params> = params.collect();
+        let seeds = params.iter().map(|p| p.seed).collect();
+        let positions = (0..rows as u64).map(|i| 400 + i * 0x1_0000_0003).collect();
+        Self { logits, seeds, positions, params }
+    }
+
+    /// The best key of each slice of a row.
+    fn tops(&self, row: usize) -> Vec<u64> {
+        let (_, vocab, slices) = SLICED;
+        let logits = &self.logits[row * vocab..][..vocab];
+        let keys: Vec<u64> = (0..vocab)
+            .map(|id| if logits[id].is_finite() { key(logits[id], id) } else { u64::MAX })
+            .collect();
+        let best = |keys: &[u64]| keys.iter().copied().max().unwrap_or(0);
+        keys.chunks(vocab.div_ceil(slices)).map(best).collect()
+    }
+
+    /// The row's choice, with the id alone: what the slice that holds it must say.
+    fn choice(&self, row: usize) -> Option<u32> {
+        let (_, vocab, _) = SLICED;
+        let logits = &self.logits[row * vocab..][..vocab];
+        choose(logits, &self.params[row], self.positions[row], &mut Scratch::default())
+    }
+
+    fn case(&self, kernel: &'static str) -> Case {
+        let (rows, vocab, slices) = SLICED;
+        let words: Vec<u32> = self
+            .params
+            .iter()
+            .flat_map(|p| [p.temperature.to_bits(), p.top_k, p.top_p.to_bits(), p.min_p.to_bits()])
+            .collect();
+        Case::new(kernel, format!("{rows} rows of {vocab} in {slices} slices"), rows)
+            .row("logits", &self.logits)
+            .row("seeds", &self.seeds)
+            .row("positions", &self.positions)
+            .row("params", &words)
+    }
+}
+
+fn sliced_args(at: &super::super::case::Addresses, given: [&'static str; 3]) -> ChooseSliceArgs {
+    let of = |name: &str| if given.contains(&name) { at.of(name) } else { 0 };
+    let (_, vocab, slices) = SLICED;
+    ChooseSliceArgs {
+        logits: at.of("logits"),
+        seeds: at.of("seeds"),
+        positions: at.of("positions"),
+        params: at.of("params"),
+        tops: of("tops"),
+        winners: of("winners"),
+        choices: of("choices"),
+        vocab: word(vocab),
+        stride: word(vocab),
+        slices: word(slices),
+        choices_stride: 1,
+        none: u32::MAX,
+        pad: 0,
+    }
+}
+
+fn sliced_grid(rows: &[usize]) -> [u32; 2] {
+    [word(SLICED.2), word(rows.len())]
+}
+
+fn choose_top() -> Case {
+    let sliced = Sliced::new();
+    sliced
+        .case("choose_top")
+        .out("tops", SLICED.2 * 8)
+        .launch(|at, rows| (sliced_args(at, ["tops"; 3]).bytes(), sliced_grid(rows)))
+        .want(move |row| vec![Want::Bytes(bytes(&sliced.tops(row)))])
+        .strike("logits", 30, f32::NAN, Rule::Check("tops", |_, after| after[..8] == [255; 8]))
+        .fault("CHOOSE_TIES_HIGH", Gate::Reference)
+}
+
+fn choose_draw() -> Case {
+    let sliced = Sliced::new();
+    let (rows, vocab, slices) = SLICED;
+    let tops: Vec<u64> = (0..rows).flat_map(|row| sliced.tops(row)).collect();
+    sliced
+        .case("choose_draw")
+        .row("tops", &tops)
+        .out("winners", slices * 8)
+        .launch(|at, rows| {
+            (sliced_args(at, ["tops", "winners", "winners"]).bytes(), sliced_grid(rows))
+        })
+        .want(move |row| {
+            let width = vocab.div_ceil(slices);
+            let drawn = sliced.params[row].temperature != 0.0 && sliced.choice(row).is_some();
+            let winners = (0..slices).map(|slice| {
+                if !drawn {
+                    return 0;
+                }
+                // A slice's winner is the choice from a row that has nothing else to draw from, but its
+                // most probable token, whose value stays the scale's.
+                let own = slice * width..((slice + 1) * width).min(vocab);
+                let logits = &sliced.logits[row * vocab..][..vocab];
+                let top = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+                let params = &sliced.params[row];
+                own.map(|id| {
+                    let u = uniform(params.seed, sliced.positions[row], word(id));
+                    let score = (logits[id] - top) / params.temperature + gumbel(u);
+                    key(score, id)
+                })
+                .max()
+                .unwrap_or(0)
+            });
+            vec![Want::Bytes(bytes(&winners.collect::<Vec<u64>>()))]
+        })
+        // A NaN is never drawn.
+        .strike(
+            "logits",
+            30,
+            f32::NAN,
+            Rule::Check("winners", |_, after| after[..4] != [225, 255, 255, 255]),
+        )
+        .fault("CHOOSE_WRONG_DRAW", Gate::Reference)
+}
+
+fn choose_pick() -> Case {
+    let sliced = Sliced::new();
+    let (rows, _, slices) = SLICED;
+    let tops: Vec<u64> = (0..rows).flat_map(|row| sliced.tops(row)).collect();
+    // The last slice has the winner of every row.
+    let winner =
+        |row: usize| sliced.choice(row).map_or(0, |id| u64::MAX >> 32 << 32 | u64::from(!id));
+    let winners: Vec<u64> = (0..rows).flat_map(|row| [0, 1, winner(row)]).collect();
+    debug_assert_eq!(winners.len(), rows * slices);
+    sliced
+        .case("choose_pick")
+        .row("tops", &tops)
+        .row("winners", &winners)
+        .out("choices", 4)
+        .launch(|at, rows| (sliced_args(at, ["tops", "winners", "choices"]).bytes(), by_row(rows)))
+        .want(move |row| vec![Want::Bytes(bytes(&[sliced.choice(row).unwrap_or(u32::MAX)]))])
+        .fault("CHOOSE_DROPPED_SLICE", Gate::Reference)
 }
 
 /// Rows with entries and a chain of drafts before them, which names an entry, a token twice, and one
