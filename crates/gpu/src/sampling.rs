@@ -36,6 +36,10 @@ pub struct Places {
     pub adds: u64,
     /// Whether nothing is added to any row.
     pub plain: bool,
+    /// Whether no row leaves tokens out.
+    pub unfiltered: bool,
+    /// Whether every row takes its likeliest token.
+    pub greedy: bool,
 }
 
 /// Device memory for one table at a time.
@@ -133,8 +137,17 @@ impl Tables {
             ids: part(&mut rows.iter().flat_map(|row| row.adds.iter().map(|add| add.0))),
             adds: part(&mut rows.iter().flat_map(|row| row.adds.iter().map(|add| add.1.to_bits()))),
             plain: entries == 0 && rows.iter().all(|row| row.penalties.is_none()),
+            unfiltered: rows.iter().all(|row| {
+                let Sampling { top_k, top_p, min_p, .. } = row.sampling;
+                is_greedy(row) || (top_k == 0 && top_p >= 1.0 && min_p <= 0.0)
+            }),
+            greedy: rows.iter().all(is_greedy),
         };
         queue.write(self.at, &bytes)?;
         Ok(places)
     }
+}
+
+fn is_greedy(row: &Chosen<'_>) -> bool {
+    row.sampling.temperature == 0.0
 }

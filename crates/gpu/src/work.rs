@@ -8,6 +8,9 @@ use crate::products::Most;
 /// Score values that one launch may leave behind; rows over it are scored in turns.
 const SCORES: usize = 32 << 20;
 
+/// Logits of a slice that one group looks at.
+const SLICE: usize = 1024;
+
 /// The values of a pass's rows. Every buffer is row-major with the width its comment names.
 pub struct Work {
     /// X, `hc * hidden`.
@@ -89,6 +92,12 @@ pub struct Work {
     pub taps: Buf,
     /// `vocab`, by logit row.
     pub logits: Buf,
+    /// Slices of a logit row that is chosen from.
+    pub slices: usize,
+    /// The best of each slice, u64 by logit row.
+    pub tops: Buf,
+    /// The winning draw of each slice, u64 by logit row.
+    pub winners: Buf,
     /// Choices of the last choose, one by logit row.
     pub choices: Buf,
     /// Drafts, `block` by span.
@@ -121,6 +130,7 @@ impl Work {
         let chains = if drafter.is_some() { limits.slots } else { 0 };
         let block = drafter.map_or(0, |drafter| drafter.block);
         let total = n * (topk + 1);
+        let slices = d.vocab.div_ceil(SLICE);
         let mut tables_of = |width: usize| -> Result<Vec<Buf>, OpsError> {
             (0..tables).map(|_| memory.rows(n, width)).collect()
         };
@@ -167,6 +177,9 @@ impl Work {
             engram_kv: f(if columns > 0 { n } else { 0 }, (d.hc + 1) * d.hidden)?,
             taps: f(n, drafter.map_or(0, |drafter| drafter.taps * d.hidden))?,
             logits: f(limits.logit_rows, d.vocab)?,
+            slices,
+            tops: f(limits.logit_rows, 2 * slices)?,
+            winners: f(limits.logit_rows, 2 * slices)?,
             choices: f(limits.logit_rows, 1)?,
             drafts: f(chains, block)?,
             confidence: f(chains, block)?,

@@ -1,6 +1,8 @@
 //! The target's head, the choice of tokens, and the drafter around its layers.
 
-use finback_kernels::args::{AddArgs, AdjustArgs, ChooseArgs, CollapseArgs, MarkovArgs};
+use finback_kernels::args::{
+    AddArgs, AdjustArgs, ChooseArgs, ChooseSliceArgs, CollapseArgs, MarkovArgs,
+};
 use finback_ops::{Adjust, OpsError, OpsResult, Penalties, Rows, Sampling};
 
 use crate::linear::index;
@@ -137,12 +139,61 @@ impl GpuOps {
         if !places.plain {
             self.queue.push(self.kernels.adjust, &adjust, grid)?;
         }
-        self.queue.push(self.kernels.choose, &choose, grid)?;
+        self.choose_rows(logits, places, out)?;
         if !places.plain {
             let restore = AdjustArgs { restore: 1, ..adjust };
             self.queue.push(self.kernels.adjust, &restore, grid)?;
         }
         Ok(())
+    }
+
+    /// Chooses from rows as they are: many groups a row, or one where a filter needs the whole row.
+    fn choose_rows(
+        &mut self,
+        logits: &Logits,
+        places: &Places,
+        (choices, choices_stride, none): (u64, usize, u32),
+    ) -> OpsResult {
+        let rows = word(logits.rows);
+        let (vocab, stride) = (word(self.spec.dims.vocab), word(logits.stride));
+        let choices_stride = word(choices_stride);
+        let Places { seeds, positions, params, .. } = *places;
+        let logits = logits.at;
+        if !places.unfiltered {
+            let args = ChooseArgs {
+                logits,
+                seeds,
+                positions,
+                params,
+                choices,
+                vocab,
+                stride,
+                choices_stride,
+                none,
+            };
+            return self.queue.push(self.kernels.choose, &args, [rows, 1]);
+        }
+        let slices = word(self.work.slices);
+        let args = ChooseSliceArgs {
+            logits,
+            seeds,
+            positions,
+            params,
+            tops: self.work.tops.at,
+            winners: self.work.winners.at,
+            choices,
+            vocab,
+            stride,
+            slices,
+            choices_stride,
+            none,
+            pad: 0,
+        };
+        self.queue.push(self.kernels.choose_top, &args, [slices, rows])?;
+        if !places.greedy {
+            self.queue.push(self.kernels.choose_draw, &args, [slices, rows])?;
+        }
+        self.queue.push(self.kernels.choose_pick, &args, [rows, 1])
     }
 
     pub(crate) fn draft_context_step(&mut self, rows: Rows) -> OpsResult {

@@ -22,7 +22,8 @@ fn wanted(row: &[f32], adds: &[(u32, f32)], sampling: Sampling, position: usize)
 fn every_row_of_a_window_is_chosen_with_its_own_additions() {
     let mut r = runner(&tiny(Numerics::RELEASE), 1);
     let ids = ids(5);
-    for sampling in [Sampling::GREEDY, DRAWN] {
+    let unfiltered = Sampling { top_k: 0, top_p: 1.0, min_p: 0.0, ..DRAWN };
+    for sampling in [Sampling::GREEDY, DRAWN, unfiltered] {
         let last = prompt(&mut r, 0, &ids, 16, 2).remove(1);
         let adds = [(9, 3.0), (30, -4.0), (0, 2.5)];
         let first = r.finish(0, sampling, &adds, true).unwrap();
