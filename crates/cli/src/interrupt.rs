@@ -1,10 +1,14 @@
 //! Ctrl-C in the terminal: during a reply the first ends the reply and a second one the program.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
+
+use crate::outfile::remove_temporaries;
 
 /// The exit code of a program that Ctrl-C ended.
 const EXIT_INTERRUPTED: i32 = 130;
@@ -21,18 +25,33 @@ struct State {
 }
 
 impl Interrupt {
-    /// Takes over Ctrl-C. Needs a runtime whose threads go on while the program waits for input.
-    pub fn listen() -> Self {
+    /// Takes over Ctrl-C: from then on it ends the program by way of this. Needs a runtime whose threads
+    /// go on while the program loads or waits for input.
+    pub async fn listen() -> Self {
         let state = Arc::new(State::default());
         let shared = Arc::clone(&state);
+        let (taken, ready) = oneshot::channel();
         tokio::spawn(async move {
-            while tokio::signal::ctrl_c().await.is_ok() {
+            let mut press = Box::pin(tokio::signal::ctrl_c());
+            // The first look at it takes the signal over.
+            let mut seen = match poll_fn(|cx| Poll::Ready(press.as_mut().poll(cx))).await {
+                Poll::Ready(Err(_)) => return,
+                Poll::Ready(Ok(())) => true,
+                Poll::Pending => false,
+            };
+            // Who waits for this is there as long as the runtime.
+            let _ = taken.send(());
+            while std::mem::take(&mut seen) || press.as_mut().await.is_ok() {
+                press.set(tokio::signal::ctrl_c());
                 if !shared.armed.swap(false, SeqCst) {
+                    remove_temporaries();
                     std::process::exit(EXIT_INTERRUPTED);
                 }
                 shared.pressed.notify_one();
             }
         });
+        // Where the task has ended already, Ctrl-C is not there to be taken over.
+        let _ = ready.await;
         Self(state)
     }
 

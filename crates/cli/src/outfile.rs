@@ -2,10 +2,27 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, bail};
 
 use crate::demo::beside;
+
+/// Temporary files that are there now.
+static OPEN: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn open() -> MutexGuard<'static, Vec<PathBuf>> {
+    // A list of names is whole whatever its holder was doing.
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes the temporary files of a program that ends without dropping them.
+pub fn remove_temporaries() {
+    for temporary in open().drain(..) {
+        // One that stays has a name that says what it is.
+        let _ = fs::remove_file(temporary);
+    }
+}
 
 /// A place that was found writable before the work began. The file appears whole, by a rename, or not
 /// at all.
@@ -29,6 +46,7 @@ impl OutFile {
             bail!("{} ({flag}): found a directory or a device, wanted a file", path.display());
         }
         let temporary = beside(&path, "tmp");
+        open().push(temporary.clone());
         let file = Self { path, temporary, flag };
         File::create(&file.temporary).with_context(|| file.cannot())?;
         Ok(file)
@@ -68,6 +86,7 @@ impl Drop for OutFile {
     fn drop(&mut self) {
         // After the rename there is none; one that stays has a name that says what it is.
         let _ = fs::remove_file(&self.temporary);
+        open().retain(|other| *other != self.temporary);
     }
 }
 

@@ -33,12 +33,11 @@ pub struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Loads the checkpoint and starts the engine. Needs a runtime.
-    pub fn start(values: &'a Values) -> anyhow::Result<Self> {
+    /// Loads the checkpoint and starts the engine; `interrupt` ends its replies.
+    pub fn start(values: &'a Values, interrupt: Interrupt) -> anyhow::Result<Self> {
         let prepared = load::prepare(values)?;
         let (engine, recording) = prepared.start()?;
         let api = api(&prepared);
-        let interrupt = Interrupt::listen();
         Ok(Self { prepared, values, api, engine, recording, interrupt })
     }
 

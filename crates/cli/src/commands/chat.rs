@@ -4,13 +4,15 @@ use std::io::{BufRead, IsTerminal, Write};
 
 use serde_json::{Value, json};
 
+use crate::interrupt::Interrupt;
 use crate::session::Session;
 use crate::settings::Values;
 use crate::settings::table::SYSTEM;
 
 /// Reads messages until the input ends, and answers each.
 pub async fn run(values: &Values) -> anyhow::Result<()> {
-    let session = Session::start(values)?;
+    let interrupt = Interrupt::listen().await;
+    let session = Session::start(values, interrupt)?;
     let mut messages: Vec<Value> = Vec::new();
     if let Some(text) = values.get(&SYSTEM) {
         messages.push(json!({"role": "system", "content": text}));

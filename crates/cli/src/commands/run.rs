@@ -5,6 +5,7 @@ use std::io::Write;
 use finback_checkpoint::{Dtype, Entry, write_file};
 use serde_json::json;
 
+use crate::interrupt::Interrupt;
 use crate::outfile::OutFile;
 use crate::output::print;
 use crate::reply::Outcome;
@@ -22,8 +23,10 @@ pub async fn run(values: &Values) -> anyhow::Result<()> {
         let text = "--prompt-ids is the whole prompt as ids: it takes no --system and no --stop";
         return Err(UsageError(text.into()).into());
     }
+    // Before the temporary file, which Ctrl-C removes.
+    let interrupt = Interrupt::listen().await;
     let logits = values.get(&LOGITS).map(|file| OutFile::create("--logits", file)).transpose()?;
-    let session = Session::start(values)?;
+    let session = Session::start(values, interrupt)?;
     let ask = match ids {
         Some(ids) => session.ids(ids),
         None => session.chat(&messages(values))?,

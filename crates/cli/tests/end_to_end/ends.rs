@@ -1,14 +1,15 @@
-//! The way out of a server: what running, waiting and new requests get, and when it ends.
+//! The way out of a server: what running, waiting and new requests get, and when it ends; and what Ctrl-C
+//! leaves of a run.
 #![cfg(unix)]
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpStream;
-use std::process::{Command, ExitStatus};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{Server, read_head, read_response};
+use crate::support::{Server, command, read_head, read_response};
 
 /// A second after which something that should be at once is late; a machine at work is slow.
 const SOON: Duration = Duration::from_secs(10);
@@ -118,4 +119,36 @@ fn a_second_signal_ends_it_at_once() {
         // The connection ends; that it breaks off is no matter.
         let _ = running.read_to_string(&mut String::new());
     }
+}
+
+#[test]
+fn a_run_that_is_interrupted_leaves_no_temporary_file() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let names = || -> Vec<String> {
+        let entries = std::fs::read_dir(directory.path()).expect("readable");
+        entries
+            .map(|entry| entry.expect("readable").file_name().into_string().expect("text"))
+            .collect()
+    };
+    let file = directory.path().join("rows").into_os_string().into_string().expect("text");
+    let args = ["run", "hi", "--ignore-eos", "--max-tokens", "30000", "--logits", &file];
+    let mut child =
+        command(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("runs");
+    let start = Instant::now();
+    while names().is_empty() {
+        assert!(start.elapsed() < SOON, "a temporary file");
+    }
+    // One while it loads ends it; one more ends a reply that has begun, and its writing.
+    let id = child.id().to_string();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("a status") {
+            break status;
+        }
+        assert!(start.elapsed() < 6 * SOON, "it ends");
+        // It may have ended meanwhile.
+        let _ = Command::new("kill").args(["-INT", &id]).stderr(Stdio::null()).status();
+    };
+    assert!(matches!(status.code(), Some(0 | 130)), "{status}");
+    let left = names();
+    assert!(left.iter().all(|name| name == "rows"), "{left:?}");
 }
