@@ -125,17 +125,6 @@ impl GpuOps {
             chain_count: word(logits.before),
             restore: 0,
         };
-        let choose = ChooseArgs {
-            logits: logits.at,
-            seeds: places.seeds,
-            positions: places.positions,
-            params: places.params,
-            choices: out.0,
-            vocab: word(self.spec.dims.vocab),
-            stride: word(logits.stride),
-            choices_stride: word(out.1),
-            none: out.2,
-        };
         if !places.plain {
             self.queue.push(self.kernels.adjust, &adjust, grid)?;
         }
