@@ -50,15 +50,20 @@ pub struct Driver {
     staging: Option<Staging>,
 }
 
-/// Two pinned halves by turns: one is filled while the other is copied.
+/// Pinned parts by turns: one is filled while those before it wait for their copies.
 #[derive(Debug)]
 struct Staging {
     memory: *mut c_void,
-    done: [sys::CUevent; 2],
+    /// Of each part: its last copy is over.
+    done: Vec<sys::CUevent>,
+    next: usize,
 }
 
-/// Bytes of one half.
-const HALF: usize = 32 << 20;
+/// Bytes of one part, and parts: what a long piece of a prompt copies fits beside the one before.
+const PART: usize = 4 << 20;
+const PARTS: usize = 32;
+/// Bytes that the driver takes a copy of at once; more would wait for the launches before.
+const AT_ONCE: usize = 16 << 10;
 
 /// A loaded module.
 #[derive(Debug)]
@@ -176,7 +181,7 @@ impl Driver {
     /// Copies bytes to the device in the stream's order; they may change on return.
     pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Said> {
         self.bind()?;
-        if bytes.len() > HALF / 4 {
+        if bytes.len() > AT_ONCE {
             return self.write_staged(address, bytes);
         }
         // SAFETY: the driver takes a copy of pageable bytes before it returns.
@@ -185,35 +190,37 @@ impl Driver {
     }
 
     fn write_staged(&mut self, address: u64, bytes: &[u8]) -> Result<(), Said> {
-        let Staging { memory, done } = *self.staging()?;
-        let (mut at, stream) = (address, self.stream);
-        for (i, chunk) in bytes.chunks(HALF).enumerate() {
-            let half = i % 2;
+        let stream = self.stream;
+        let Staging { memory, done, next } = self.staging()?;
+        let mut at = address;
+        for chunk in bytes.chunks(PART) {
+            let (part, over) = (*next, done[*next]);
+            *next = (part + 1) % done.len();
             let failed = |error| said(&format!("{} bytes to {at:#x}", chunk.len()), error);
-            // SAFETY: the half is not written before the copy from it is over; it holds `HALF` bytes.
+            // SAFETY: the part is not written before the copy from it is over; it holds `PART` bytes.
             unsafe {
-                event::synchronize(done[half]).map_err(failed)?;
-                let to = memory.cast::<u8>().add(half * HALF);
+                event::synchronize(over).map_err(failed)?;
+                let to = memory.cast::<u8>().add(part * PART);
                 to.copy_from_nonoverlapping(chunk.as_ptr(), chunk.len());
                 let staged = std::slice::from_raw_parts(to, chunk.len());
                 result::memcpy_htod_async(at, staged, stream).map_err(failed)?;
-                event::record(done[half], stream).map_err(failed)?;
+                event::record(over, stream).map_err(failed)?;
             }
             at += chunk.len() as u64;
         }
         Ok(())
     }
 
-    fn staging(&mut self) -> Result<&Staging, Said> {
+    fn staging(&mut self) -> Result<&mut Staging, Said> {
         if self.staging.is_none() {
             let failed = |error| said("pinned memory for staging", error);
             // SAFETY: the memory is given back when this is dropped.
-            let memory = unsafe { result::malloc_host(2 * HALF, 0) }.map_err(failed)?;
+            let memory = unsafe { result::malloc_host(PARTS * PART, 0) }.map_err(failed)?;
             let new = || event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING);
-            let done = [new().map_err(failed)?, new().map_err(failed)?];
-            self.staging = Some(Staging { memory, done });
+            let done = (0..PARTS).map(|_| new().map_err(failed)).collect::<Result<_, _>>()?;
+            self.staging = Some(Staging { memory, done, next: 0 });
         }
-        self.staging.as_ref().ok_or_else(String::new)
+        self.staging.as_mut().ok_or_else(String::new)
     }
 
     /// Waits and copies device memory to `out`.
@@ -347,7 +354,7 @@ impl Drop for Driver {
         let _ = self.wait();
         // SAFETY: everything was made by this one and nothing of it is used again.
         unsafe {
-            if let Some(Staging { memory, done }) = self.staging.take() {
+            if let Some(Staging { memory, done, .. }) = self.staging.take() {
                 let _ = result::free_host(memory);
                 for event in done {
                     let _ = event::destroy(event);
