@@ -21,6 +21,7 @@ mod sampling;
 mod state;
 mod steps;
 mod weights;
+mod wide;
 mod work;
 
 pub use ops::{GpuOps, Needs};

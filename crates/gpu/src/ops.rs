@@ -19,6 +19,7 @@ use crate::sampling::Tables;
 use crate::state::State;
 use crate::steps::NO_CHOICE;
 use crate::weights::Weights;
+use crate::wide::{self, Wide};
 use crate::work::{self, Work};
 
 /// The backend over a device.
@@ -28,6 +29,9 @@ pub struct GpuOps {
     pub(crate) queue: Queue,
     pub(crate) kernels: Kernels,
     pub(crate) products: Products,
+    pub(crate) wide: Wide,
+    /// What the streams are still to be expanded by.
+    pub(crate) pending: Option<Pending>,
     pub(crate) weights: Weights,
     pub(crate) state: State,
     pub(crate) work: Work,
@@ -42,6 +46,15 @@ pub struct GpuOps {
     pub(crate) drafted: usize,
     window_frequencies: Frequencies,
     compressed_frequencies: Frequencies,
+}
+
+/// A sublayer's output that the streams have not taken yet: the step that comes next may do both.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Pending {
+    /// Whose streams.
+    pub rows: Rows,
+    /// Experts of a row whose outputs are still to be added up; `None` where `y` is there.
+    pub experts: Option<usize>,
 }
 
 /// Bytes of device memory that a backend allocates.
@@ -69,6 +82,7 @@ struct Rooms {
     batch: Batch,
     tables: Tables,
     products: Products,
+    wide: Wide,
 }
 
 impl Rooms {
@@ -76,6 +90,7 @@ impl Rooms {
         spec: &ModelSpec,
         limits: &Limits,
         found: &Found,
+        wide: &wide::Found,
         memory: &mut Memory<'_>,
     ) -> Result<Self, OpsError> {
         let state = State::new(spec, limits, memory)?;
@@ -85,6 +100,7 @@ impl Rooms {
             batch: Batch::new(spec, limits, state.packed, memory)?,
             tables: Tables::new(spec, limits, memory)?,
             products: Products::new(memory, found, spec.numerics.round_inputs, most)?,
+            wide: Wide::new(spec, limits, wide, memory)?,
             state,
         })
     }
@@ -109,7 +125,7 @@ impl GpuOps {
         State::new(spec, limits, &mut memory)?;
         let state = memory.counted();
         let mut memory = Memory::Counted(0);
-        Rooms::new(spec, limits, &found, &mut memory)?;
+        Rooms::new(spec, limits, &found, &wide::Found::new(device), &mut memory)?;
         Ok(Needs { weights: placer.counted(), state, workspace: memory.counted() - state })
     }
 
@@ -172,6 +188,7 @@ impl GpuOps {
         }
         let kernels = Kernels::find(device.as_ref())?;
         let found = Found::new(device.as_ref(), spec.numerics)?;
+        let wide = wide::Found::new(device.as_ref());
         let memory = Memory::Device(device.as_mut());
         let mut placer = Placer::new(memory, found.tiled, progress)?;
         if let Some(over) = drawn {
@@ -179,8 +196,8 @@ impl GpuOps {
         }
         let weights = Weights::place(&spec, &mut placer)?;
         let mut memory = Memory::Device(device.as_mut());
-        let Rooms { state, work, batch, tables, products } =
-            Rooms::new(&spec, &limits, &found, &mut memory)?;
+        let Rooms { state, work, batch, tables, products, wide } =
+            Rooms::new(&spec, &limits, &found, &wide, &mut memory)?;
         let mut queue = Queue::new(device);
         let columns = spec.engram.as_ref().map_or(0, |engram| engram.columns());
         let ids: Vec<u8> =
@@ -200,6 +217,8 @@ impl GpuOps {
             queue,
             kernels,
             products,
+            wide,
+            pending: None,
             weights,
             state,
             work,
@@ -230,6 +249,8 @@ impl GpuOps {
     fn take(&mut self, spans: &[Span<'_>], compressed: bool) -> OpsResult {
         self.queue.begin(spans.iter().map(|span| span.tokens.len()).sum())?;
         self.products.begin();
+        // What is not read any more need not be expanded.
+        self.pending = None;
         let compressed = compressed.then_some(&self.compressed_frequencies);
         let writes = self.batch.begin(spans, &self.window_frequencies, compressed);
         for (at, bytes) in &writes {

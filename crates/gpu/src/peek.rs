@@ -10,6 +10,7 @@ impl GpuOps {
     /// # Errors
     /// The device's failure.
     pub fn streams(&mut self, row: usize) -> Result<Vec<f32>, OpsError> {
+        self.expand_pending()?;
         let width = self.spec.dims.hc * self.spec.dims.hidden;
         let words = self.queue.read_words(self.work.streams.row(row), width)?;
         Ok(words.into_iter().map(f32::from_bits).collect())

@@ -68,6 +68,30 @@ impl Products {
         self.room(of).changed();
     }
 
+    /// Addresses for rows of a kind as bf16 and as bf16 of e4m3 values, which the caller makes; 0 where
+    /// no weight takes them so.
+    pub fn make_both(&mut self, of: Of, rows: std::ops::Range<usize>, width: usize) -> [u64; 2] {
+        let tiled = self.found.tiled;
+        let room = self.room(of);
+        [&mut room.plain, &mut room.coded].map(|made| {
+            if !tiled {
+                return 0;
+            }
+            made.rows = rows.clone();
+            made.at.at + (2 * rows.start * width) as u64
+        })
+    }
+
+    /// Groups that the device runs at once.
+    pub fn width(&self) -> u32 {
+        self.found.width
+    }
+
+    /// Where rows of no kind lie as bf16 until the next ones are made.
+    pub fn other_plain(&self) -> u64 {
+        self.other.plain.at.at
+    }
+
     fn room(&mut self, of: Of) -> &mut Room {
         match of {
             Of::X => &mut self.x,

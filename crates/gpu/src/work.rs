@@ -122,7 +122,7 @@ impl Work {
         let (d, n) = (&spec.dims, limits.rows);
         let (experts, topk) = (most(spec, |f| f.experts.len()), most(spec, |f| f.topk));
         let most_rows = spec.sources.iter().map(|s| limits.context / s.ratio).max().unwrap_or(0);
-        let turn = (SCORES / most_rows.max(1)).clamp(1, n);
+        let turn = turn(most_rows, n);
         let blocks = most_rows.div_ceil(d.candidate_size.max(1));
         let (columns, dim) = spec.engram.as_ref().map_or((0, 0), |e| (e.columns(), e.dim));
         let tables = spec.layers.iter().filter(|l| l.engram.is_some()).count();
@@ -198,6 +198,11 @@ impl Work {
     pub fn routed_row(&self, buf: Buf) -> u64 {
         buf.row(self.rows)
     }
+}
+
+/// Rows whose scores fit, of `n`, where each may see `most_rows`.
+pub fn turn(most_rows: usize, n: usize) -> usize {
+    (SCORES / most_rows.max(1)).clamp(1, n)
 }
 
 /// The largest inputs of products.

@@ -1,13 +1,16 @@
 //! Attention's steps: projections, compression, the attention itself, the output projection.
 
-use finback_kernels::args::{AttendArgs, PackArgs, PoolArgs, RmsnormArgs, RopeArgs};
+use finback_kernels::args::{
+    AttendArgs, PackArgs, PoolArgs, RmsnormArgs, RopeArgs, TileAttendArgs,
+};
 use finback_ops::{OpsResult, Rows};
 
 use crate::batch::ROW_WORDS;
 use crate::ops::GpuOps;
 use crate::products::word;
-use crate::rows::{Input, Of, Out};
+use crate::rows::{Input, Of, Out, Ready};
 use crate::weights::Raw;
+use crate::wide::Attend;
 
 /// Vectors that are rotated by their row's angles.
 pub struct Turned {
@@ -45,6 +48,9 @@ impl GpuOps {
         let ready = self.products.ready(&mut self.queue, Of::Qr, q.start, input, &[&wq_b])?;
         let out = Out { at: self.work.q.row(q.start), stride: d.heads * d.head_dim, round };
         self.products.dense(&mut self.queue, &ready, &wq_b, out)?;
+        if self.attends_wide(layer).is_some() {
+            return Ok(());
+        }
         self.rope(&Turned {
             x: self.work.q.row(q.start),
             angles: self.angles(layer, q.start),
@@ -176,6 +182,9 @@ impl GpuOps {
 
     pub(crate) fn attend_step(&mut self, layer: usize, rows: Rows) -> OpsResult {
         self.check_rows("attend", &rows)?;
+        if let Some(wide) = self.attends_wide(layer) {
+            return self.attend_wide(layer, rows, &wide);
+        }
         let spec = self.spec.clone();
         let (d, work) = (&spec.dims, &self.work);
         let source = spec.layer(layer).source.map(|source| self.state.sources[source]);
@@ -212,6 +221,48 @@ impl GpuOps {
         })
     }
 
+    /// The kernels of attention that rotate the queries themselves and make what a tiled wo_a takes.
+    fn attends_wide(&self, layer: usize) -> Option<Attend> {
+        self.wide.attend.filter(|_| self.weights.layers[layer].wo_a.tiled.is_some())
+    }
+
+    fn attend_wide(&mut self, layer: usize, rows: Rows, wide: &Attend) -> OpsResult {
+        let spec = self.spec.clone();
+        let (d, work, n) = (&spec.dims, &self.work, word(rows.len()));
+        let source = spec.layer(layer).source.map(|source| self.state.sources[source]);
+        let picks = |address: u64| if source.is_some() { address } else { 0 };
+        let (cos, sin) = self.angles(layer, rows.start);
+        let args = TileAttendArgs {
+            q: work.q.row(rows.start),
+            cos,
+            sin,
+            sinks: self.weights.layers[layer].sink,
+            ring: self.state.ring(layer),
+            fresh: self.state.fresh(layer),
+            pool: source.map_or(0, |source| source.rows.at),
+            rows: self.batch.table + (4 * ROW_WORDS * rows.start) as u64,
+            blocks: self.batch.blocks,
+            picks: picks(work.picks.row(rows.start)),
+            n_picks: picks(work.n_picks.row(rows.start)),
+            scores: wide.room.at,
+            out: self.products.other_plain(),
+            heads: word(d.heads),
+            window: word(d.window),
+            ring_rows: word(d.window),
+            blocks_stride: word(self.batch.stride),
+            rows_per_block: word(source.map_or(1, |source| source.per_block)),
+            picks_stride: word(d.index_topk),
+            draft: u32::from(layer >= spec.layers.len()),
+            scale: (d.head_dim as f32).sqrt().recip(),
+        };
+        let [scores, mix, many] = Attend::groups(d.heads);
+        if !Attend::is_few(rows.len()) {
+            return self.queue.push(wide.many, &args, [many, n]);
+        }
+        self.queue.push(wide.scores, &args, [scores, n])?;
+        self.queue.push(wide.mix, &args, [mix, n])
+    }
+
     pub(crate) fn attn_out_step(&mut self, layer: usize, rows: Rows) -> OpsResult {
         self.check_rows("attn_out", &rows)?;
         let spec = self.spec.clone();
@@ -220,7 +271,12 @@ impl GpuOps {
         let (width, z_width) = (d.heads * d.head_dim, d.o_groups * d.o_rank);
         let x = self.work.q.row(rows.start);
         let input = Input { x, width, stride: width, rows: n, round: false };
-        let ready = self.products.ready(&mut self.queue, Of::Other, 0, input, &[&wo_a])?;
+        let ready = match self.attends_wide(layer) {
+            Some(_) => {
+                Ready { input, codes: 0, scales: 0, coded: 0, plain: self.products.other_plain() }
+            }
+            None => self.products.ready(&mut self.queue, Of::Other, 0, input, &[&wo_a])?,
+        };
         let out = Out { at: self.work.z.row(rows.start), stride: z_width, round };
         self.products.grouped(&mut self.queue, &ready, &wo_a, out)?;
         let x = self.work.z.row(rows.start);

@@ -4,7 +4,7 @@ use finback_kernels::args::{GroupArgs, RouteArgs, SumExpertsArgs, SwigluArgs, sc
 use finback_ops::{OpsResult, Rows, Scoring};
 
 use crate::linear::Takes;
-use crate::ops::GpuOps;
+use crate::ops::{GpuOps, Pending};
 use crate::products::word;
 use crate::rows::{Input, Of, Out, Used};
 
@@ -62,7 +62,8 @@ impl GpuOps {
             groups_max: word(groups),
             pad: 0,
         };
-        self.queue.push(self.kernels.group_routes, &args, [1, 1])?;
+        let kernel = self.wide.group_routes.unwrap_or(self.kernels.group_routes);
+        self.queue.push(kernel, &args, [1, 1])?;
 
         let input = self.x(&rows);
         let weights: [&dyn Takes; 2] = [&routed_in, &shared_in];
@@ -105,14 +106,22 @@ impl GpuOps {
         )?;
         let out = Out { at: shared_out, ..out };
         self.products.dense(&mut self.queue, &ready.part(0, n), &shared_down, out)?;
+        // The sum of the experts waits for the streams' expansion, which may take it along.
+        self.pending = Some(Pending { rows, experts: Some(ffn.topk) });
+        Ok(())
+    }
+
+    /// `y =` the experts of the last [`GpuOps::experts_step`] added up.
+    pub(crate) fn sum_experts(&mut self, rows: &Rows, topk: usize) -> OpsResult {
+        let n = rows.len();
         let args = SumExpertsArgs {
-            routed: routed_out,
-            shared: shared_out,
+            routed: self.work.routed_row(self.work.expert_out),
+            shared: self.work.shared_row(self.work.expert_out, n),
             places: self.work.places.at,
             out: self.work.y.row(rows.start),
-            width: word(d.hidden),
-            topk: word(ffn.topk),
-            round: u32::from(round),
+            width: word(self.spec.dims.hidden),
+            topk: word(topk),
+            round: u32::from(self.spec.numerics.round_stores),
             pad: 0,
         };
         self.queue.push(self.kernels.sum_experts, &args, [word(n), 1])

@@ -47,6 +47,7 @@ impl GpuOps {
         self.check_logits("head", at, rows.len())?;
         let spec = self.spec.clone();
         let (d, n) = (&spec.dims, rows.len());
+        self.expand_pending()?;
         self.products.changed(Of::X);
         let (x, y) = (self.work.x.row(rows.start), self.work.y.row(rows.start));
         let args = CollapseArgs {

@@ -1,6 +1,9 @@
 //! The indexer: each row's compressed rows, at both levels of selection.
 
-use finback_kernels::args::{BlockBestArgs, IndexQueryArgs, IndexScoresArgs, TopkArgs};
+use finback_kernels::args::{
+    BlockBestArgs, IndexOperandArgs, IndexQueryArgs, IndexScoresArgs, TileIndexArgs, TileTopkArgs,
+    TopkArgs,
+};
 use finback_kernels::manifest::LANES;
 use finback_ops::{OpsResult, Rows};
 
@@ -10,6 +13,7 @@ use crate::ops::GpuOps;
 use crate::products::word;
 use crate::rows::{Of, Out};
 use crate::state::Source;
+use crate::wide::Select;
 
 /// How a layer's choice relates to the candidate blocks.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,6 +51,25 @@ impl GpuOps {
         let ready = self.products.ready(&mut self.queue, Of::X, rows.start, input, &[&weights])?;
         let out = Out { at: self.work.index_w.row(rows.start), stride: d.index_heads, round };
         self.products.dense(&mut self.queue, &ready, &weights, out)?;
+        if let Some(wide) = self.wide.select {
+            let (cos, sin) = self.angles(layer, rows.start);
+            let args = IndexOperandArgs {
+                q,
+                cos,
+                sin,
+                out: wide.queries.row(rows.start),
+                heads: word(d.index_heads),
+                dim: word(d.index_dim),
+                pairs: word(d.rope_dim / 2),
+                pad: 0,
+            };
+            self.queue.push(wide.operand, &args, [word(rows.len()), word(d.index_heads)])?;
+            for start in rows.clone().step_by(self.work.turn) {
+                let turn = start..rows.end.min(start + self.work.turn);
+                self.pick_wide(level, &source, turn, &wide)?;
+            }
+            return Ok(());
+        }
         self.rope(&Turned {
             x: q,
             angles: self.angles(layer, rows.start),
@@ -142,6 +165,93 @@ impl GpuOps {
             ..pick
         };
         self.queue.push(self.kernels.topk, &pick, [n, 1])
+    }
+
+    /// [`GpuOps::score_and_pick`] on tensor cores, top-k in tiles.
+    fn pick_wide(&mut self, level: Level, source: &Source, rows: Rows, wide: &Select) -> OpsResult {
+        let spec = self.spec.clone();
+        let (d, work, n) = (&spec.dims, &self.work, word(rows.len()));
+        let size = d.candidate_size;
+        let seen = self.count(source, &rows);
+        let within = level == Level::Within;
+        let count = match within {
+            true => seen.div_ceil(size).min(d.candidate_blocks) * size,
+            false => seen,
+        };
+        let of = |address: u64, there: bool| if there { address } else { 0 };
+        let candidates = of(work.candidates.row(rows.start), within);
+        let n_candidates = of(work.n_candidates.row(rows.start), within);
+        let stride = word(work.most_rows.next_multiple_of(size.max(1)));
+        let table = self.batch.table + (4 * ROW_WORDS * rows.start) as u64;
+        let (each, grid) = Select::grid(count, rows.len(), self.products.width());
+        let args = TileIndexArgs {
+            q: wide.queries.row(rows.start),
+            w: work.index_w.row(rows.start),
+            keys: source.keys.at,
+            rows: table,
+            blocks: self.batch.blocks,
+            candidates,
+            n_candidates,
+            scores: work.scores.at,
+            ratio: word(source.ratio),
+            rows_per_block: word(source.per_block),
+            blocks_stride: word(self.batch.stride),
+            candidates_stride: word(d.candidate_blocks),
+            candidate_size: word(size),
+            count: word(count),
+            scores_stride: stride,
+            row_count: n,
+            rows_each: word(each),
+            scale: 1.0 / ((d.index_dim as f32).sqrt() * (d.index_heads as f32).sqrt()),
+        };
+        self.queue.push(wide.scores, &args, grid)?;
+        let pick = TileTopkArgs {
+            scores: work.scores.at,
+            from: 0,
+            rows: of(table, !within),
+            candidates,
+            n_candidates,
+            ids: work.picks.row(rows.start),
+            best: 0,
+            n_picks: work.n_picks.row(rows.start),
+            count: word(count),
+            scores_stride: stride,
+            k: word(d.index_topk),
+            tiles: 1,
+            ratio: word(source.ratio),
+            unit: 1,
+            candidates_stride: word(d.candidate_blocks),
+            candidate_size: word(size),
+        };
+        wide.pick(&mut self.queue, &pick, n)?;
+        if level != Level::Source {
+            return Ok(());
+        }
+        let blocks = word(count.div_ceil(size));
+        let best_stride = word(work.most_rows.div_ceil(size));
+        let args = BlockBestArgs {
+            scores: work.scores.at,
+            rows: table,
+            out: work.best.at,
+            ratio: word(source.ratio),
+            size: word(size),
+            scores_stride: stride,
+            count: blocks,
+            out_stride: best_stride,
+            pad: 0,
+        };
+        self.queue.push(self.kernels.block_best, &args, [blocks.div_ceil(LANES), n])?;
+        let pick = TileTopkArgs {
+            scores: work.best.at,
+            ids: work.candidates.row(rows.start),
+            n_picks: work.n_candidates.row(rows.start),
+            count: blocks,
+            scores_stride: best_stride,
+            k: word(d.candidate_blocks),
+            unit: word(size),
+            ..pick
+        };
+        wide.pick(&mut self.queue, &pick, n)
     }
 
     /// Compressed rows that the furthest of the rows sees, up to a bound that stays the same while a

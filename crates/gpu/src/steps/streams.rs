@@ -1,15 +1,17 @@
 //! Steps on the residual streams: embedding, Engram, taps, hyper-connections.
 
 use finback_kernels::args::{
-    EmbedArgs, EngramGateArgs, EngramGatherArgs, HyperInArgs, HyperOutArgs, TapArgs,
+    EmbedArgs, EngramGateArgs, EngramGatherArgs, HyperInArgs, HyperMixArgs, HyperNormArgs,
+    HyperOutArgs, TapArgs,
 };
 use finback_numerics::fp8::E8M0_NAN;
-use finback_ops::{EngramLayer, OpsError, OpsResult, Rows, Site, look_back};
+use finback_ops::{EngramLayer, Format, OpsError, OpsResult, Rows, Site, TableRows, look_back};
 
 use crate::linear::index;
-use crate::ops::GpuOps;
+use crate::ops::{GpuOps, Pending};
 use crate::products::word;
 use crate::rows::{Input, Of, Out};
+use crate::wide::Mix;
 
 impl GpuOps {
     pub(crate) fn embed_step(&mut self, rows: Rows) -> OpsResult {
@@ -35,6 +37,7 @@ impl GpuOps {
             return Ok(());
         };
         let Some((wkv, qk)) = self.weights.layers[layer].engram else { return Ok(()) };
+        self.expand_pending()?;
         self.read_table(table, rows.clone())?;
         let (d, n, work) = (&spec.dims, rows.len(), &self.work);
         let width = engram.columns() * engram.dim;
@@ -71,7 +74,7 @@ impl GpuOps {
         let (columns, dim, blocks) = (engram.columns(), engram.dim, engram.dim / 32);
         let mut ids = Vec::with_capacity(engram.ngram);
         self.table_rows.clear();
-        for r in rows {
+        for r in rows.clone() {
             if let Some(staged) = self.stage.rows(table.which, r, columns) {
                 self.table_rows.extend_from_slice(staged);
                 continue;
@@ -83,19 +86,23 @@ impl GpuOps {
             look_back(engram, kept, r - span.first, |i| span.tokens[i], &mut ids);
             engram.rows(table.which, &ids, &mut self.table_rows);
         }
-        let (codes, scales) = (table.table.bytes(), table.table_scale.bytes());
-        let (mut own_codes, mut own_scales) = (Vec::new(), Vec::new());
-        for &row in &self.table_rows {
-            let row = row as usize;
-            let own = &scales[row * blocks..(row + 1) * blocks];
-            if own.contains(&E8M0_NAN) {
-                return Err(OpsError::nan_scale(&table.table_scale, &format!("row {row}")));
+        let mut read = TableRows::default();
+        let (codes, scales) = match self.stage.table(table.which) {
+            Some(ahead) => {
+                let part = |bytes: usize| rows.start * bytes..rows.end * bytes;
+                (&ahead.codes[part(columns * dim)], &ahead.scales[part(columns * blocks)])
             }
-            own_codes.extend_from_slice(&codes[row * dim..(row + 1) * dim]);
-            own_scales.extend_from_slice(own);
+            None => {
+                read.read(table, dim, &self.table_rows);
+                (&read.codes[..], &read.scales[..])
+            }
+        };
+        if let Some(at) = scales.iter().position(|&scale| scale == E8M0_NAN) {
+            let row = self.table_rows[at / blocks];
+            return Err(OpsError::nan_scale(&table.table_scale, &format!("row {row}")));
         }
-        self.queue.write(self.work.table_codes[table.which].at, &own_codes)?;
-        self.queue.write(self.work.table_scales[table.which].at, &own_scales)
+        self.queue.write(self.work.table_codes[table.which].at, codes)?;
+        self.queue.write(self.work.table_scales[table.which].at, scales)
     }
 
     pub(crate) fn tap_step(&mut self, layer: usize, rows: Rows) -> OpsResult {
@@ -104,6 +111,7 @@ impl GpuOps {
         let (Some(tap), Some(drafter)) = (spec.layer(layer).tap, &spec.drafter) else {
             return Ok(());
         };
+        self.expand_pending()?;
         let d = &spec.dims;
         let args = TapArgs {
             streams: self.work.streams.row(rows.start),
@@ -120,12 +128,18 @@ impl GpuOps {
 
     pub(crate) fn hyper_in_step(&mut self, layer: usize, site: Site, rows: Rows) -> OpsResult {
         self.check_rows("hyper_in", &rows)?;
-        let spec = self.spec.clone();
-        let (d, n, work) = (&spec.dims, rows.len(), &self.work);
-        let site = &self.weights.layers[layer].sites[match site {
+        let which = match site {
             Site::Attention => 0,
             Site::Ffn => 1,
-        }];
+        };
+        let sliced = self.weights.layers[layer].sites[which].mix.format == Format::F32;
+        if let Some(mix) = self.wide.mix.filter(|_| sliced) {
+            return self.hyper_in_slices(layer, which, rows, &mix);
+        }
+        self.expand_pending()?;
+        let spec = self.spec.clone();
+        let (d, n, work) = (&spec.dims, rows.len(), &self.work);
+        let site = &self.weights.layers[layer].sites[which];
         let width = d.hc * d.hidden;
         let streams = work.streams.row(rows.start);
         let input = Input { x: streams, width, stride: width, rows: n, round: false };
@@ -158,8 +172,82 @@ impl GpuOps {
         self.queue.push(self.kernels.hyper_in, &args, [word(n), 1])
     }
 
+    /// [`GpuOps::hyper_in_step`] over slices, which expands the streams where that is still to be done.
+    fn hyper_in_slices(&mut self, layer: usize, site: usize, rows: Rows, mix: &Mix) -> OpsResult {
+        let pending = self.pending.take_if(|pending| pending.rows == rows);
+        self.expand_pending()?;
+        let spec = self.spec.clone();
+        let (d, n, work) = (&spec.dims, rows.len(), &self.work);
+        let site = &self.weights.layers[layer].sites[site];
+        let round = u32::from(spec.numerics.round_stores);
+        let experts = pending.as_ref().and_then(|pending| pending.experts);
+        let each = Mix::rows_each(n);
+        let args = HyperMixArgs {
+            streams: work.streams.row(rows.start),
+            y: work.y.row(rows.start),
+            routed: experts.map_or(0, |_| work.routed_row(work.expert_out)),
+            shared: experts.map_or(0, |_| work.shared_row(work.expert_out, n)),
+            places: work.places.at,
+            post: work.post.row(rows.start),
+            comb: work.comb.row(rows.start),
+            pre: work.pre.row(rows.start),
+            weight: site.mix.data,
+            collapsed: work.x.row(rows.start),
+            parts: mix.parts.row(rows.start),
+            width: word(d.hidden),
+            hc: word(d.hc),
+            columns: word(mix.columns),
+            rows: word(n),
+            rows_each: word(each),
+            topk: word(experts.unwrap_or(0)),
+            expand: u32::from(pending.is_some()),
+            round,
+        };
+        self.queue.push(mix.mix, &args, [word(mix.slices), word(n.div_ceil(each))])?;
+        self.products.changed(Of::X);
+        let [plain, rounded] = self.products.make_both(Of::X, rows.clone(), d.hidden);
+        let [scale_pre, scale_post, scale_comb] = site.scale;
+        let args = HyperNormArgs {
+            collapsed: work.x.row(rows.start),
+            parts: mix.parts.row(rows.start),
+            base: site.base,
+            norm: site.norm,
+            pre: work.pre.row(rows.start),
+            post: work.post.row(rows.start),
+            comb: work.comb.row(rows.start),
+            x: work.x.row(rows.start),
+            plain,
+            rounded,
+            width: word(d.hidden),
+            hc: word(d.hc),
+            slices: word(mix.slices),
+            iterations: word(d.sinkhorn),
+            round,
+            eps: d.eps,
+            hc_eps: d.hc_eps,
+            scale_pre,
+            scale_post,
+            scale_comb,
+        };
+        self.queue.push(mix.norm, &args, [word(n), word(1 + d.hidden.div_ceil(512))])
+    }
+
+    /// The streams' expansion waits for the next step, which may do it on its way.
     pub(crate) fn hyper_out_step(&mut self, rows: Rows) -> OpsResult {
         self.check_rows("hyper_out", &rows)?;
+        let sums =
+            self.pending.take_if(|pending| pending.experts.is_some() && pending.rows == rows);
+        self.expand_pending()?;
+        self.pending = Some(sums.unwrap_or(Pending { rows, experts: None }));
+        Ok(())
+    }
+
+    /// Expands the streams where that is still to be done.
+    pub(crate) fn expand_pending(&mut self) -> OpsResult {
+        let Some(Pending { rows, experts }) = self.pending.take() else { return Ok(()) };
+        if let Some(topk) = experts {
+            self.sum_experts(&rows, topk)?;
+        }
         let (d, work) = (&self.spec.dims, &self.work);
         let args = HyperOutArgs {
             streams: work.streams.row(rows.start),

@@ -9,7 +9,7 @@
 // with the window's part filled up to a multiple of 32 by keys of no weight.
 //
 // Few rows take two launches: `tile_attend_scores`, a group for 16 heads and 64 keys of a row, and
-// `tile_attend_mix`, a group for 16 heads and 128 channels. Many rows take `tile_attend_many`, a group
+// `tile_attend_mix`, a group for 16 heads and 64 channels. Many rows take `tile_attend_many`, a group
 // for 64 heads of a row. Both do exactly these chains, so a row has the same bits in both.
 #pragma once
 
@@ -139,6 +139,13 @@ DEVICE u32 split_weight(float e) {
     return (high << 16) | (pair_bf16(rest, 0.0f) & 0xffffu);
 }
 
+// e^x by the device's own power of two: a relative error of 2^-22 and of |x| 2^-24.
+DEVICE float exp_fast(float x) {
+    float out;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x * 1.44269504088896340736f));
+    return out;
+}
+
 // The weights of one head from its scores, lane l's being keys l, l + 32, .. and minus infinity where there
 // is no key; gives 1 / the divisor.
 DEVICE float tile_weights(float* s, float sink, u32 lane) {
@@ -149,10 +156,10 @@ DEVICE float tile_weights(float* s, float sink, u32 lane) {
     float sum = 0.0f;
 #pragma unroll
     for (u32 i = 0; i < TILE_KEYS / 32u; i++) {
-        s[i] = exp_of(s[i] - top);
+        s[i] = exp_fast(s[i] - top);
         sum = sum + s[i];
     }
-    return 1.0f / (warp_sum(sum) + (PLANTED(FAULT_ATTEND_NO_SINK) ? 0.0f : exp_of(sink - top)));
+    return 1.0f / (warp_sum(sum) + (PLANTED(FAULT_ATTEND_NO_SINK) ? 0.0f : exp_fast(sink - top)));
 }
 
 // Where the weight of a key of a head lies in its shared rows: lanes of a load meet no bank twice.
@@ -238,8 +245,8 @@ CUDA_KERNEL(tile_attend_scores, TileAttendArgs, 256) {
     *reinterpret_cast<float2*>(to + 8u * TILE_KEYS) = make_float2(sum[2] * args.scale, sum[3] * args.scale);
 }
 
-// Bytes of a key's channels in the mix's tile: a row of 128 and what keeps banks apart.
-#define MIX_CHANNELS 128u
+// Bytes of a key's channels in the mix's tile: a row of 64 and what keeps banks apart.
+#define MIX_CHANNELS 64u
 #define MIX_ROW (MIX_CHANNELS * 2u + 16u)
 #define MIX_SHARED (TILE_KEYS * MIX_ROW + 16u * TILE_KEYS * 4u + 64u + TILE_KEYS * 4u)
 
@@ -256,68 +263,69 @@ CUDA_KERNEL(tile_attend_mix, TileAttendArgs, 256) {
     const TileKeys keys = tile_keys(args, row);
     u32 steps = (keys.count + 15u) / 16u;
 
-    const u32 PER_LANE = TILE_KEYS / 32u, x = LANE % 8u;
-    float s[2][PER_LANE];
+    // A lane's keys lie 64 apart.
+    const u32 PER_LANE = TILE_KEYS / 64u, x = LANE % 4u, own = LANE / 4u;
+    float s[2][TILE_KEYS / 32u];
 #pragma unroll
     for (u32 h = 0; h < 2u; h++) {
         const float* from = args.scores + (row * args.heads + head0 + warp * 2u + h) * TILE_KEYS;
 #pragma unroll
-        for (u32 i = 0; i < PER_LANE; i++)
+        for (u32 i = 0; i < TILE_KEYS / 32u; i++)
             s[h][i] = is_key(keys, i * 32u + lane) ? from[i * 32u + lane] : -infinity();
     }
     place_keys(args, keys, places, LANE);
     __syncthreads();
-    // A lane's keys lie 32 apart, all on their way before the first is used.
+    // All of a lane's chunks are on their way before the first is used.
     Chunk chunk[PER_LANE];
 #pragma unroll
     for (u32 i = 0; i < PER_LANE; i++)
-        if (LANE / 8u + 32u * i < steps * 16u)
-            load_chunk(chunk[i], args, 32u * i >= keys.padded, places[LANE / 8u + 32u * i], slice * 8u + x);
+        if (own + 64u * i < steps * 16u)
+            load_chunk(chunk[i], args, own + 64u * i >= keys.padded, places[own + 64u * i], slice * 4u + x);
 #pragma unroll
     for (u32 h = 0; h < 2u; h++) {
         const float all = tile_weights(s[h], args.sinks[head0 + warp * 2u + h], lane);
         if (lane == 0) divisor[warp * 2u + h] = all;
 #pragma unroll
-        for (u32 i = 0; i < PER_LANE; i++)
+        for (u32 i = 0; i < TILE_KEYS / 32u; i++)
             weights[weight_at(warp * 2u + h, i * 32u + lane)] = split_weight(s[h][i]);
     }
 #pragma unroll
     for (u32 i = 0; i < PER_LANE; i++) {
-        const u32 key = LANE / 8u + 32u * i;
+        const u32 key = own + 64u * i;
         if (key >= steps * 16u) continue;
         u32 word[8];
-        lift_chunk16(chunk[i], 32u * i >= keys.padded, word);
+        lift_chunk16(chunk[i], key >= keys.padded, word);
         uint4* to = reinterpret_cast<uint4*>(tile + key * MIX_ROW + x * 32u);
-        const u32 first = x / 4u;
+        const u32 first = x / 2u;
         to[first] = first ? make_uint4(word[4], word[5], word[6], word[7]) : make_uint4(word[0], word[1], word[2], word[3]);
         to[1u - first] = first ? make_uint4(word[0], word[1], word[2], word[3]) : make_uint4(word[4], word[5], word[6], word[7]);
     }
     __syncthreads();
 
-    float sum[2][4] = {};
-    const u32 from = shared_at(tile) + (lane % 16u) * MIX_ROW + warp * 32u + lane / 16u * 16u;
+    // Eight channels a warp; a load brings the operands of two steps.
+    float sum[4] = {};
+    const u32 from = shared_at(tile) + lane * MIX_ROW + warp * 16u;
     if (PLANTED(FAULT_ATTEND_DROPPED_KEY) && steps > 1u) steps -= 1u;
-#pragma unroll 4
-    for (u32 step = 0; step < steps; step++) {
+    for (u32 step = 0; step < steps; step += 2u) {
         u32 b[4], high[4], low[4];
         load_transposed(b, from + step * 16u * MIX_ROW);
-        load_weights(weights, 0, step * 16u, lane, high, low);
-        mma_keys(sum[0], high, b[0], b[1]);
-        mma_keys(sum[1], high, b[2], b[3]);
-        mma_keys(sum[0], low, b[0], b[1]);
-        mma_keys(sum[1], low, b[2], b[3]);
+#pragma unroll
+        for (u32 i = 0; i < 2u; i++) {
+            if (step + i >= steps) continue;
+            load_weights(weights, 0, (step + i) * 16u, lane, high, low);
+            mma_keys(sum, high, b[2u * i], b[2u * i + 1u]);
+            mma_keys(sum, low, b[2u * i], b[2u * i + 1u]);
+        }
     }
     __syncthreads();
     float* out = reinterpret_cast<float*>(tile);
     const float by[2] = {divisor[g], divisor[g + 8u]};
 #pragma unroll
-    for (u32 n = 0; n < 2u; n++)
-#pragma unroll
-        for (u32 i = 0; i < 4u; i++) {
-            // Column 2 t + (i & 1) of a tile is channel t or t + 4 of its eight.
-            const u32 c = warp * 16u + n * 8u + t + 4u * (i & 1u);
-            out[(g + 8u * (i >> 1)) * MIX_CHANNELS + c] = sum[n][i] * by[i >> 1];
-        }
+    for (u32 i = 0; i < 4u; i++) {
+        // Column 2 t + (i & 1) of a tile is channel t or t + 4 of its eight.
+        const u32 c = warp * 8u + t + 4u * (i & 1u);
+        out[(g + 8u * (i >> 1)) * MIX_CHANNELS + c] = sum[i] * by[i >> 1];
+    }
     __syncthreads();
     store_heads(args, row, head0, 16u, slice * MIX_CHANNELS, MIX_CHANNELS, out, LANE, 256u);
 }

@@ -10,12 +10,12 @@ CUDA_KERNEL(tile_group_routes, GroupArgs, 1024) {
     __shared__ u32 routes_before[ROUTE_WARPS], used_before[ROUTE_WARPS];
     u32* counts = reinterpret_cast<u32*>(tile_shared);
     const u32 lane = LANE % 32u, warp = LANE / 32u, below = (1u << lane) - 1u;
-    for (u32 i = LANE; i < ROUTE_WARPS * ROUTE_EXPERTS; i += ROUTE_EXPERTS) counts[i] = 0;
+    const u32 stretch = (args.routes + ROUTE_EXPERTS - 1u) / ROUTE_EXPERTS * 32u;
+    const u32 first = warp * stretch, warps = (args.routes + stretch - 1u) / stretch;
+    for (u32 w = 0; w < warps; w++) counts[w * ROUTE_EXPERTS + LANE] = 0;
     __syncthreads();
     u32* own = counts + warp * ROUTE_EXPERTS;
-    const u32 stretch = (args.routes + ROUTE_EXPERTS - 1u) / ROUTE_EXPERTS * 32u;
-    const u32 first = warp * stretch;
-    for (u32 at = first + lane; at < first + stretch; at += 32u) {
+    for (u32 at = first + lane; at < first + stretch && warp < warps; at += 32u) {
         const u32 expert = at < args.routes ? args.experts[at] : NO_PICK;
         const u32 peers = __match_any_sync(0xffffffffu, expert);
         if (expert < ROUTE_EXPERTS && (peers & below) == 0) own[expert] += __popc(peers);
@@ -24,7 +24,7 @@ CUDA_KERNEL(tile_group_routes, GroupArgs, 1024) {
     __syncthreads();
     // A thread is an expert now: its routes in the warps before each, then those of the experts before.
     u32 total = 0;
-    for (u32 w = 0; w < ROUTE_WARPS; w++) {
+    for (u32 w = 0; w < warps; w++) {
         const u32 count = counts[w * ROUTE_EXPERTS + LANE];
         counts[w * ROUTE_EXPERTS + LANE] = total;
         total += count;
@@ -40,7 +40,7 @@ CUDA_KERNEL(tile_group_routes, GroupArgs, 1024) {
     const u32 before_used = __reduce_add_sync(0xffffffffu, lane < warp ? used_before[lane] : 0);
     const u32 all_used = __reduce_add_sync(0xffffffffu, used_before[lane]);
     const u32 start = before + routes - total;
-    for (u32 w = 0; w < ROUTE_WARPS; w++) counts[w * ROUTE_EXPERTS + LANE] += start;
+    for (u32 w = 0; w < warps; w++) counts[w * ROUTE_EXPERTS + LANE] += start;
     if (total > 0) {
         GLOBAL u32* group = args.groups + (before_used + used - 1u) * 3u;
         group[0] = LANE;
@@ -49,7 +49,7 @@ CUDA_KERNEL(tile_group_routes, GroupArgs, 1024) {
     }
     for (u32 i = all_used * 3u + LANE; i < args.groups_max * 3u; i += ROUTE_EXPERTS) args.groups[i] = 0;
     __syncthreads();
-    for (u32 at = first + lane; at < first + stretch; at += 32u) {
+    for (u32 at = first + lane; at < first + stretch && warp < warps; at += 32u) {
         const u32 expert = at < args.routes ? args.experts[at] : NO_PICK;
         const u32 peers = __match_any_sync(0xffffffffu, expert);
         const u32 ahead = PLANTED(FAULT_GROUP_UNSTABLE) ? __popc(peers & ~below) - 1u : __popc(peers & below);

@@ -149,15 +149,18 @@ KERNEL(hyper_mix, HyperMixArgs) {
     else hyper_rows<HC_MAX>(args, weight, at, block, warp, lane);
 }
 
-// Part o of a row, over its slices.
-DEVICE float hyper_sum(GLOBAL const float* parts, u32 count, u32 slices, u32 o, u32 lane) {
+// A lane's parts o of a row: those of slices lane % 32, and 32, 64, 96 on.
+DEVICE void hyper_load(GLOBAL const float* parts, u32 count, u32 slices, u32 o, u32 lane, THREAD float* part) {
     const u32 used = PLANTED(FAULT_HYPER_DROPPED_SLICE) ? slices - 1u : slices;
-    float part[HYPER_SLICES / 32u];
+    UNROLL
     for (u32 i = 0; i < HYPER_SLICES / 32u; i++) {
         const u32 s = lane % 32u + 32u * i;
         part[i] = s < used ? parts[s * count + o] : 0.0f;
     }
+}
+DEVICE float hyper_sum(THREAD const float* part) {
     float sum = 0.0f;
+    UNROLL
     for (u32 i = 0; i < HYPER_SLICES / 32u; i++) sum = sum + part[i];
     return warp_sum(sum);
 }
@@ -181,7 +184,9 @@ KERNEL(hyper_norm, HyperNormArgs) {
             x[i] = k < width ? args.collapsed[row * width + k] : 0.0f;
             by[i] = k < width ? args.norm[k] : 0.0f;
         }
-        const float inverse = inverse_rms(hyper_sum(parts, count, args.slices, mixes + 1u, lane), width, args.eps);
+        float part[HYPER_SLICES / 32u];
+        hyper_load(parts, count, args.slices, mixes + 1u, lane, part);
+        const float inverse = inverse_rms(hyper_sum(part), width, args.eps);
         for (u32 i = 0; i < EACH; i++) {
             const u32 k = (group - 1u) * HYPER_CHANNELS + i * GROUP_LANES + lane;
             const float value = stored(x[i] * inverse * by[i], args.round);
@@ -195,9 +200,19 @@ KERNEL(hyper_norm, HyperNormArgs) {
         }
         return;
     }
-    for (u32 o = lane / 32u; o <= mixes; o += GROUP_WARPS) {
-        const float sum = hyper_sum(parts, count, args.slices, o, lane);
-        if (lane % 32u == 0) mix[o] = sum;
+    // Seven outputs of a warp on their way at a time.
+    for (u32 first = lane / 32u; first <= mixes; first += 7u * GROUP_WARPS) {
+        float part[7u][HYPER_SLICES / 32u];
+        UNROLL
+        for (u32 n = 0; n < 7u; n++)
+            hyper_load(parts, count, args.slices, first + n * GROUP_WARPS <= mixes ? first + n * GROUP_WARPS : mixes, lane, part[n]);
+        UNROLL
+        for (u32 n = 0; n < 7u; n++) {
+            const u32 o = first + n * GROUP_WARPS;
+            if (o > mixes) continue;
+            const float sum = hyper_sum(part[n]);
+            if (lane % 32u == 0) mix[o] = sum;
+        }
     }
     BARRIER();
     if (lane >= 32u) return;

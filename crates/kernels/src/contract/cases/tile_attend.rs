@@ -314,7 +314,7 @@ fn mix(shape: Shape) -> Case {
         .out("out", span * heads * DIM * 2)
         .launch(move |at, units| {
             let args = TileAttendArgs { scores: at.of("scores"), out: at.of("out"), ..args(at) };
-            (args.bytes(), [word(heads / 16 * (DIM / 128)), word(units.len() * span)])
+            (args.bytes(), [word(heads / 16 * (DIM / 64)), word(units.len() * span)])
         })
         .want(move |unit| {
             let mut out = Vec::new();

@@ -1,0 +1,285 @@
+//! Kernels for the widths of large models, where a device has them, and their room.
+//!
+//! What is not here at a model's widths runs by the kernels that take any.
+
+use finback_kernels::args::{Args, TileTopkArgs};
+use finback_kernels::device::Device;
+use finback_kernels::manifest::Kernel;
+use finback_ops::{BLOCK_POSITIONS, Limits, ModelSpec, OpsError, OpsResult};
+
+use crate::memory::{Buf, Memory};
+use crate::products::word;
+use crate::queue::{Queue, find};
+
+/// Rows up to which attention takes two launches of many groups.
+const FEW_ROWS: usize = 32;
+/// Channels of a head, heads of a group, keys of a row and rotated channels of `tile_attend_*`.
+const ATTEND: (usize, usize, usize, usize) = (512, 64, 640, 64);
+/// Index heads, channels of one and rotated channels of `tile_index_scores`.
+const INDEX: (usize, usize, usize) = (32, 128, 64);
+/// Scores of a group of `tile_index_scores`, and of one of `tile_topk`.
+const SCORES: usize = 512;
+const TOPK: usize = 16_384;
+/// Rows of a group of `tile_index_scores`, of `hyper_mix` where rows are few, and where they are many.
+const SCORE_ROWS: usize = 64;
+const MIX_ROWS: [usize; 2] = [4, 32];
+/// Channels and weights of a slice of `hyper_mix`, and slices of a row.
+const MIX: (usize, usize, usize) = (64, 6144, 128);
+
+/// The kernels of wide shapes that run here.
+pub struct Wide {
+    /// Attention.
+    pub attend: Option<Attend>,
+    /// Index scores and picks.
+    pub select: Option<Select>,
+    /// Hyper-connections in slices.
+    pub mix: Option<Mix>,
+    /// The order of routes, for any number of them.
+    pub group_routes: Option<&'static Kernel>,
+}
+
+/// Attention on tensor cores.
+#[derive(Clone, Copy)]
+pub struct Attend {
+    /// A row's scores, 16 heads and 64 keys a group.
+    pub scores: &'static Kernel,
+    /// Its outputs, 16 heads and 64 channels a group.
+    pub mix: &'static Kernel,
+    /// Both for 64 heads of a row.
+    pub many: &'static Kernel,
+    /// Scores of few rows.
+    pub room: Buf,
+}
+
+/// Index scores and picks of long contexts.
+#[derive(Clone, Copy)]
+pub struct Select {
+    /// Queries as operands.
+    pub operand: &'static Kernel,
+    /// Scores on tensor cores.
+    pub scores: &'static Kernel,
+    topk: &'static Kernel,
+    /// Those operands, `index_heads * index_dim` bf16 values a row.
+    pub queries: Buf,
+    /// Places and scores of the best of each tile, after every second round.
+    lists: [(Buf, Buf); 2],
+}
+
+/// Hyper-connections in slices.
+#[derive(Clone, Copy)]
+pub struct Mix {
+    /// Streams, collapsed rows and the slices' parts.
+    pub mix: &'static Kernel,
+    /// The rest of a site.
+    pub norm: &'static Kernel,
+    /// Channels of a slice.
+    pub columns: usize,
+    /// Slices of a row.
+    pub slices: usize,
+    /// Their parts.
+    pub parts: Buf,
+}
+
+impl Wide {
+    /// Finds what fits the model and gives it room.
+    pub fn new(
+        spec: &ModelSpec,
+        limits: &Limits,
+        device: &Found,
+        memory: &mut Memory<'_>,
+    ) -> Result<Self, OpsError> {
+        Ok(Self {
+            attend: Attend::new(spec, limits, device, memory)?,
+            select: Select::new(spec, limits, device, memory)?,
+            mix: Mix::new(spec, limits, device, memory)?,
+            group_routes: device.group_routes,
+        })
+    }
+}
+
+impl Attend {
+    fn new(
+        spec: &ModelSpec,
+        limits: &Limits,
+        found: &Found,
+        memory: &mut Memory<'_>,
+    ) -> Result<Option<Self>, OpsError> {
+        let (d, (dim, heads, keys, rope)) = (&spec.dims, ATTEND);
+        let block = spec.drafter.as_ref().map_or(0, |drafter| drafter.block);
+        let shapes = d.head_dim == dim && d.rope_dim == rope && d.heads.is_multiple_of(heads);
+        // A window's keys are filled up to a multiple of 32.
+        let fits = d.window.next_multiple_of(32) + d.index_topk <= keys
+            && (d.window + block).next_multiple_of(32) <= keys;
+        let rows = (limits.blocks + 1) * BLOCK_POSITIONS < 1 << 30;
+        let Some([scores, mix, many]) = found.attend else { return Ok(None) };
+        if !(spec.numerics.round_stores && shapes && fits && rows) {
+            return Ok(None);
+        }
+        let room = memory.words(FEW_ROWS.min(limits.rows), d.heads * keys)?;
+        Ok(Some(Self { scores, mix, many, room }))
+    }
+
+    /// Whether so many rows take two launches.
+    pub fn is_few(rows: usize) -> bool {
+        rows <= FEW_ROWS
+    }
+
+    /// Groups of a row in the two launches for few rows, and in the one for many.
+    pub fn groups(heads: usize) -> [u32; 3] {
+        let (dim, of, keys, _) = ATTEND;
+        [heads / 16 * (keys / 64), heads / 16 * (dim / 64), heads / of].map(word)
+    }
+}
+
+impl Select {
+    fn new(
+        spec: &ModelSpec,
+        limits: &Limits,
+        found: &Found,
+        memory: &mut Memory<'_>,
+    ) -> Result<Option<Self>, OpsError> {
+        let d = &spec.dims;
+        let shapes = (d.index_heads, d.index_dim, d.rope_dim) == INDEX;
+        // A list is shorter than what it is the best of.
+        let fits = d.index_topk.max(d.candidate_blocks) <= TOPK / 2;
+        let Some([operand, scores, topk]) = found.select else { return Ok(None) };
+        if !(spec.numerics.round_stores && shapes && fits) {
+            return Ok(None);
+        }
+        let most = spec.sources.iter().map(|s| limits.context / s.ratio).max().unwrap_or(0);
+        let blocks = most.div_ceil(d.candidate_size.max(1));
+        let mut widths = [0, 0];
+        for (count, k) in [(most, d.index_topk), (blocks, d.candidate_blocks)] {
+            for (i, tiles) in rounds(count, k).into_iter().enumerate() {
+                widths[i % 2] = widths[i % 2].max(if tiles > 1 { tiles * k } else { 0 });
+            }
+        }
+        let turn = crate::work::turn(most, limits.rows);
+        let mut list = |width| -> Result<(Buf, Buf), OpsError> {
+            Ok((memory.words(turn, width)?, memory.words(turn, width)?))
+        };
+        let lists = [list(widths[0])?, list(widths[1])?];
+        let queries = memory.rows(limits.rows, 2 * d.index_heads * d.index_dim)?;
+        Ok(Some(Self { operand, scores, topk, queries, lists }))
+    }
+
+    /// The grid of the scores of so many rows, and how many of them a group takes: few where that
+    /// leaves most of the device idle.
+    pub fn grid(count: usize, rows: usize, width: u32) -> (usize, [u32; 2]) {
+        let tiles = count.div_ceil(SCORES);
+        let shares = (width as usize * 2).div_ceil(tiles).max(1);
+        let each = rows.div_ceil(shares).clamp(1, SCORE_ROWS);
+        (each, [word(tiles), word(rows.div_ceil(each))])
+    }
+
+    /// Pushes the rounds of a choice: `args` are those of one round that reads scores and writes picks.
+    pub fn pick(&self, queue: &mut Queue, args: &TileTopkArgs, rows: u32) -> OpsResult {
+        let rounds = rounds(args.count as usize, args.k as usize);
+        let mut own = *args;
+        for (i, &tiles) in rounds.iter().enumerate() {
+            own.tiles = word(tiles);
+            let last = i + 1 == rounds.len();
+            let (ids, best) = self.lists[i % 2];
+            let out = if last { (args.ids, 0, args.n_picks) } else { (ids.at, best.at, 0) };
+            (own.ids, own.best, own.n_picks) = out;
+            queue.push(self.topk, &own, [word(tiles), rows])?;
+            let count = own.tiles * own.k;
+            own = TileTopkArgs {
+                scores: best.at,
+                from: ids.at,
+                rows: 0,
+                candidates: 0,
+                n_candidates: 0,
+                count,
+                scores_stride: count,
+                ..own
+            };
+        }
+        debug_assert_eq!(TileTopkArgs::NAME, self.topk.args);
+        Ok(())
+    }
+}
+
+/// Tiles of each round of a choice of the best k.
+fn rounds(mut count: usize, k: usize) -> Vec<usize> {
+    let mut rounds = Vec::with_capacity(3);
+    loop {
+        let tiles = count.div_ceil(TOPK).max(1);
+        rounds.push(tiles);
+        if tiles == 1 {
+            return rounds;
+        }
+        count = tiles * k;
+    }
+}
+
+impl Mix {
+    fn new(
+        spec: &ModelSpec,
+        limits: &Limits,
+        found: &Found,
+        memory: &mut Memory<'_>,
+    ) -> Result<Option<Self>, OpsError> {
+        let d = &spec.dims;
+        let (most, weights, most_slices) = MIX;
+        let mixes = (2 + d.hc) * d.hc;
+        let columns = most.min(weights / (mixes * d.hc));
+        let slices = d.hidden.div_ceil(columns.max(1));
+        let Some([mix, norm]) = found.mix else { return Ok(None) };
+        if columns == 0 || slices > most_slices || !d.hidden.is_multiple_of(32) {
+            return Ok(None);
+        }
+        let parts = memory.words(limits.rows, slices * (mixes + 2))?;
+        Ok(Some(Self { mix, norm, columns, slices, parts }))
+    }
+
+    /// Rows that a group takes one after another.
+    pub fn rows_each(rows: usize) -> usize {
+        MIX_ROWS[usize::from(rows > SCORE_ROWS)]
+    }
+}
+
+/// The wide kernels that a device has.
+#[derive(Clone, Copy)]
+pub struct Found {
+    attend: Option<[&'static Kernel; 3]>,
+    select: Option<[&'static Kernel; 3]>,
+    mix: Option<[&'static Kernel; 2]>,
+    group_routes: Option<&'static Kernel>,
+}
+
+impl Found {
+    /// Looks for them.
+    pub fn new(device: &dyn Device) -> Self {
+        let find = |name| find(device, name).ok();
+        let three = |a, b, c| Some([find(a)?, find(b)?, find(c)?]);
+        Self {
+            attend: three("tile_attend_scores", "tile_attend_mix", "tile_attend_many"),
+            select: three("index_operand", "tile_index_scores", "tile_topk"),
+            mix: find("hyper_mix").zip(find("hyper_norm")).map(|(mix, norm)| [mix, norm]),
+            group_routes: find("tile_group_routes"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_choice_ends_in_one_tile() {
+        assert_eq!(rounds(0, 512), [1]);
+        assert_eq!(rounds(TOPK, 512), [1]);
+        assert_eq!(rounds(TOPK + 1, 512), [2, 1]);
+        assert_eq!(rounds(1 << 20, 512), [64, 2, 1]);
+        assert_eq!(rounds(1 << 17, 2048), [8, 1]);
+    }
+
+    #[test]
+    fn few_rows_fill_the_device_and_many_share_keys() {
+        assert_eq!(Select::grid(131_072, 1, 132), (1, [256, 1]));
+        assert_eq!(Select::grid(131_072, 4096, 132), (64, [256, 64]));
+        let (each, grid) = Select::grid(4096, 24, 132);
+        assert_eq!((each, grid), (1, [8, 24]));
+    }
+}
