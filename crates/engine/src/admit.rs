@@ -7,7 +7,7 @@ use finback_model::{RunnerError, SlotId, Snapshot, SnapshotId, Start};
 
 use crate::cache::Found;
 use crate::failure::{Failure, attempt};
-use crate::live::{Job, Live, Phase};
+use crate::live::{FromDisk, Job, Live, Phase};
 use crate::scheduler::{Fatal, Scheduler};
 
 /// A prompt is cut at marks from here on only: a piece more would cost a short one more than it saves.
@@ -29,7 +29,10 @@ impl Scheduler {
                 break;
             }
             let Some(mut job) = self.queue.pop_front() else { break };
-            self.load(&mut job);
+            if !self.load(&mut job) {
+                self.queue.push_front(job);
+                break;
+            }
             let mut found = match job.caches() {
                 true => self.cache.find(&job.request.prompt),
                 false => Found::default(),
@@ -59,18 +62,36 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Brings a prefix from the disk where it has a longer one than memory. A job is asked for once.
-    fn load(&mut self, job: &mut Job) {
-        let Some(disk) = &mut self.disk else { return };
-        if !job.caches() || std::mem::replace(&mut job.asked_disk, true) {
-            return;
+    /// Brings a prefix from the disk where it has a longer one than memory; `false` while it is read and
+    /// others run meanwhile.
+    fn load(&mut self, job: &mut Job) -> bool {
+        let Some(disk) = &mut self.disk else { return true };
+        if !job.caches() {
+            return true;
         }
         let prompt = &job.request.prompt;
+        let reading = match std::mem::replace(&mut job.disk, FromDisk::Asked) {
+            FromDisk::Asked => return true,
+            FromDisk::NotAsked => disk.begin(prompt, self.cache.find(prompt).prefix.restored),
+            FromDisk::Reading(reading) => Some(*reading),
+        };
+        let Some(reading) = reading else { return true };
+        if !reading.is_there() && self.slots.iter().any(Option::is_some) {
+            job.disk = FromDisk::Reading(Box::new(reading));
+            return false;
+        }
+        if let Some((at, state)) = disk.end(prompt, reading) {
+            self.import(prompt, at, &state);
+        }
+        true
+    }
+
+    /// Keeps a prefix of `prompt` that the disk had.
+    fn import(&mut self, prompt: &[u32], at: usize, state: &[u8]) {
         let known = self.cache.find(prompt);
-        let Some((at, state)) = disk.take(prompt, known.prefix.restored) else { return };
         let ids = &prompt[..at];
         let snapshot = loop {
-            match attempt(|| self.runner.import(ids, &state)) {
+            match attempt(|| self.runner.import(ids, state)) {
                 Ok(snapshot) => break snapshot,
                 Err(Failure::Runner(RunnerError::Blocks { wanted, .. })) => {
                     let others_run = self.slots.iter().any(Option::is_some);

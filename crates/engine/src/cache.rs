@@ -5,10 +5,10 @@ mod tree;
 
 use finback_model::{Snapshot, SnapshotId};
 
-pub(crate) use disk::Disk;
 pub use disk::DiskOptions;
 #[cfg(feature = "testing")]
 pub use disk::reread_prefix;
+pub(crate) use disk::{Disk, Reading};
 use tree::{NodeId, Tree};
 
 /// Waiting requests whose best prefix is spared.

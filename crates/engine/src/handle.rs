@@ -16,7 +16,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use crate::cache::{Disk, DiskOptions};
 use crate::clock::Clock;
 use crate::failure::panic_text;
-use crate::live::Job;
+use crate::live::{FromDisk, Job};
 use crate::prefill::Prefill;
 use crate::profile::Profile;
 use crate::request::{Event, Refusal, Request};
@@ -302,7 +302,7 @@ impl Handle {
         self.check(&request)?;
         self.enter()?;
         let (events, receiver) = unbounded_channel();
-        let job = Job { request, events, submitted: Instant::now(), asked_disk: false };
+        let job = Job { request, events, submitted: Instant::now(), disk: FromDisk::default() };
         if self.commands.send(Command::Submit(job)).is_err() {
             self.shared.waiting.fetch_sub(1, Relaxed);
             return Err(Refusal::Stopped { reason: self.shared.reason().to_owned() });

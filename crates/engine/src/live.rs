@@ -7,7 +7,7 @@ use finback_numerics::sample::{Scratch, log_probs};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::adjust::{self, Counts};
-use crate::cache::Prefix;
+use crate::cache::{Prefix, Reading};
 use crate::request::{Event, FinishReason, Logprobs, Request, Timings};
 
 /// A request on its way to a slot.
@@ -16,8 +16,17 @@ pub(crate) struct Job {
     pub(crate) request: Request,
     pub(crate) events: UnboundedSender<Event>,
     pub(crate) submitted: Instant,
-    /// Whether the disk was asked for a prefix of its prompt.
-    pub(crate) asked_disk: bool,
+    /// What the disk has of its prompt.
+    pub(crate) disk: FromDisk,
+}
+
+/// A prefix from the disk, which a job is asked for once.
+#[derive(Debug, Default)]
+pub(crate) enum FromDisk {
+    #[default]
+    NotAsked,
+    Reading(Box<Reading>),
+    Asked,
 }
 
 impl Job {

@@ -6,5 +6,5 @@ mod body;
 #[test]
 fn files_of_kept_prefixes_hold_on_any_bytes() {
     let seeds = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/prefix");
-    finback_testkit::replay(&seeds, 20_000, body::run);
+    finback_testkit::replay(&seeds, 5_000, body::run);
 }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use finback_engine::testing::{Call, FakeRunner, hashed, serial_reply};
 use finback_engine::{
-    CacheOptions, Clock, Engine, Event, Options, Order, Parts, Prefill, Prefix, Reply, Request,
-    StartError,
+    CacheOptions, Clock, DiskOptions, Engine, Event, Options, Order, Parts, Prefill, Prefix, Reply,
+    Request, StartError,
 };
 use finback_model::{RunnerInfo, RunnerResult, SlotId};
 use finback_ops::Sampling;
@@ -307,6 +307,54 @@ fn a_request_that_waits_for_blocks_shares_those_of_a_prompt_that_is_kept_meanwhi
     for (request, reply) in [first, second].iter().zip(&mut replies) {
         assert_eq!(drain(reply).0, serial(request));
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn replies_go_on_while_a_prefix_is_read_from_the_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let (permits, gate): (SyncSender<()>, Receiver<()>) = sync_channel(1000);
+    let engine = |gate: Option<Receiver<()>>| {
+        let hook = move |call, _: &[SlotId]| {
+            if let (Call::Windows, Some(gate)) = (call, &gate) {
+                let _ = gate.recv();
+            }
+            Ok(())
+        };
+        let runner = FakeRunner::new(info(2, 16), hashed(VOCAB)).on_call(hook);
+        let cache = CacheOptions { bytes: 1 << 20, every: usize::MAX };
+        let options = Options { parallel: 2, cache, ..Options::default() };
+        let disk = DiskOptions { dir: dir.path().to_owned(), bytes: 1 << 20, key: [3; 32] };
+        let parts = Parts { disk: Some(disk), ..Parts::default() };
+        Engine::start_with(Box::new(runner), options, parts).unwrap()
+    };
+    let kept = Request::greedy(ids(1, 400), 1);
+    ask(&engine(None), &kept);
+    // Whoever opens a pipe to read waits for its other end.
+    let engine = engine(Some(gate));
+    let entries = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+    let file = entries.into_iter().find(|path| path.extension().is_some_and(|e| e == "prefix"));
+    let file = file.unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+    let handle = engine.handle();
+    let other = Request::greedy(ids(2, 20), 300);
+    let mut running = handle.submit(other.clone()).unwrap();
+    while handle.load().running == 0 {}
+    let later = Request::greedy([ids(1, 400), ids(3, 9)].concat(), 5);
+    let mut waiting = handle.submit(later.clone()).unwrap();
+    drop(permits);
+    let tokens = std::thread::spawn(move || drain(&mut running).0);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !tokens.is_finished() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let went_on = tokens.is_finished();
+    // Its other end: nothing comes, and the prompt runs without.
+    drop(std::fs::File::options().write(true).open(&file).unwrap());
+    assert!(went_on, "the running reply waited for the disk");
+    assert_eq!(tokens.join().unwrap(), serial(&other));
+    assert_eq!(drain(&mut waiting), (serial(&later), Some(Prefix::default())));
 }
 
 /// A prompt that grows from another one's beginning, or a new one.

@@ -210,26 +210,57 @@ impl Disk {
         self.options.dir.join(file)
     }
 
-    /// The longest state that `prompt` may start from, where it is longer than `than`: its tokens and
-    /// its bytes. One that cannot be read is dropped.
-    pub(crate) fn take(&mut self, prompt: &[u32], than: usize) -> Option<(usize, Vec<u8>)> {
-        let found = self.index.find(prompt);
-        let snapshot = found.snapshot.filter(|snapshot| snapshot.at > than)?;
+    /// Begins to read the longest state that `prompt` may start from, where it is longer than `than`: on
+    /// a thread of its own, as reading and checking a long one takes as long as many rounds.
+    pub(crate) fn begin(&self, prompt: &[u32], than: usize) -> Option<Reading> {
+        let snapshot = self.index.find(prompt).snapshot.filter(|snapshot| snapshot.at > than)?;
         let path = self.path(self.files.get(&snapshot.id)?);
-        match file::read(&path, &self.options.key, &prompt[..snapshot.at]) {
-            Ok(state) => {
-                self.index.used(&found);
-                Some((snapshot.at, state))
-            }
-            Err(reason) => {
-                tracing::warn!(file = %path.display(), %reason, "a kept prefix is passed over");
-                self.index.drop_found(&found);
-                if let Some(file) = self.files.remove(&snapshot.id) {
-                    self.remove(file);
+        let (key, ids) = (self.options.key, prompt[..snapshot.at].to_vec());
+        let read = move || {
+            file::read(&path, &key, &ids)
+                .inspect_err(|reason| {
+                    tracing::warn!(file = %path.display(), %reason, "a kept prefix is passed over");
+                })
+                .ok()
+        };
+        let thread = std::thread::Builder::new().name("prefix-reader".into()).spawn(read).ok()?;
+        Some(Reading { id: snapshot.id, at: snapshot.at, thread })
+    }
+
+    /// What was read for `prompt`: its tokens and its bytes; waits for them. A state that cannot be read
+    /// is dropped.
+    pub(crate) fn end(&mut self, prompt: &[u32], reading: Reading) -> Option<(usize, Vec<u8>)> {
+        let Reading { id, at, thread } = reading;
+        let state = thread.join().ok().flatten();
+        // Others may have come and gone meanwhile.
+        let found = self.index.find(prompt);
+        if found.snapshot.is_some_and(|snapshot| snapshot.id == id) {
+            match &state {
+                Some(_) => self.index.used(&found),
+                None => {
+                    self.index.drop_found(&found);
+                    if let Some(file) = self.files.remove(&id) {
+                        self.remove(file);
+                    }
                 }
-                None
             }
         }
+        state.map(|state| (at, state))
+    }
+}
+
+/// A state on its way from the disk.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    id: SnapshotId,
+    at: usize,
+    thread: JoinHandle<Option<Vec<u8>>>,
+}
+
+impl Reading {
+    /// Whether it need not be waited for.
+    pub(crate) fn is_there(&self) -> bool {
+        self.thread.is_finished()
     }
 }
 

@@ -21,6 +21,11 @@ fn put(disk: &mut Disk, ids: &[u32], state: &[u8]) {
     disk.put(ids, &snapshot(ids.len()), state.to_vec());
 }
 
+fn take(disk: &mut Disk, prompt: &[u32], than: usize) -> Option<(usize, Vec<u8>)> {
+    let reading = disk.begin(prompt, than)?;
+    disk.end(prompt, reading)
+}
+
 fn files(dir: &Path) -> usize {
     fs::read_dir(dir)
         .unwrap()
@@ -57,12 +62,12 @@ fn states_outlive_the_process_and_what_is_broken_is_passed_over() {
     assert!(!dir.path().join("x.part").exists());
     assert!(dir.path().join("y.prefix").exists() && !torn.exists());
     assert_eq!(disk.size().0, 2);
-    assert_eq!(disk.take(&ids(9, 500), 0), None);
+    assert_eq!(take(&mut disk, &ids(9, 500), 0), None);
     // The longer one is found out when it is read, and then the shorter one serves.
-    assert_eq!(disk.take(&ids(0, 500), 0), None);
-    assert_eq!(disk.take(&ids(0, 500), 0), Some((300, b"short".to_vec())));
-    assert_eq!(disk.take(&ids(0, 500), 300), None);
-    assert_eq!(disk.take(&ids(0, 300), 0), None, "no row is left to choose from");
+    assert_eq!(take(&mut disk, &ids(0, 500), 0), None);
+    assert_eq!(take(&mut disk, &ids(0, 500), 0), Some((300, b"short".to_vec())));
+    assert_eq!(take(&mut disk, &ids(0, 500), 300), None);
+    assert_eq!(take(&mut disk, &ids(0, 300), 0), None, "no row is left to choose from");
     drop(disk);
     assert!(!broken.exists());
     let key = [2; 32];
