@@ -82,6 +82,41 @@ pub struct Batch {
     packed: PackedBytes,
     slots: usize,
     trash: usize,
+    /// Angles of positions to come, for layers of ratio 0 and for the others.
+    ahead: [Turns; 2],
+}
+
+/// Cosines and sines of consecutive positions, made before they are wanted.
+#[derive(Default)]
+struct Turns {
+    first: usize,
+    cos: Vec<f32>,
+    sin: Vec<f32>,
+}
+
+impl Turns {
+    fn fill(&mut self, first: usize, count: usize, frequencies: &Frequencies, half: usize) {
+        self.first = first;
+        self.cos.resize(count * half, 0.0);
+        self.sin.resize(count * half, 0.0);
+        let rows = self.cos.chunks_exact_mut(half).zip(self.sin.chunks_exact_mut(half));
+        for (position, (cos, sin)) in (first..).zip(rows) {
+            frequencies.write(position, cos, sin);
+        }
+    }
+
+    /// Those of a position, where they are here.
+    fn of(&self, position: usize, half: usize) -> Option<(&[f32], &[f32])> {
+        let at = position.checked_sub(self.first)? * half;
+        Some((self.cos.get(at..at + half)?, self.sin.get(at..at + half)?))
+    }
+}
+
+/// Where the angles of a kind of layers come from.
+#[derive(Clone, Copy)]
+struct Angles<'a> {
+    frequencies: &'a Frequencies,
+    ahead: &'a Turns,
 }
 
 impl Batch {
@@ -119,12 +154,28 @@ impl Batch {
             packed,
             slots: limits.slots,
             trash: limits.blocks,
+            ahead: Default::default(),
         })
     }
 
     /// The groups of a ratio.
     pub fn closing(&self, ratio: usize) -> Option<&Closing> {
         self.closing.iter().find(|closing| closing.ratio == ratio)
+    }
+
+    /// Makes the angles of `count` positions from `first` on, for a pass to come.
+    pub fn turn_ahead(
+        &mut self,
+        first: usize,
+        count: usize,
+        window: &Frequencies,
+        compressed: Option<&Frequencies>,
+    ) {
+        for (turns, frequencies) in self.ahead.iter_mut().zip([Some(window), compressed]) {
+            if let Some(frequencies) = frequencies {
+                turns.fill(first, count, frequencies, self.half);
+            }
+        }
     }
 
     /// Takes the spans of a pass; `compressed` are the frequencies of layers with a ratio, where the
@@ -165,14 +216,17 @@ impl Batch {
         self.tokens = table.words(self.spans.iter().flat_map(|span| span.tokens.iter().copied()));
         let positions =
             || self.spans.iter().flat_map(|span| (0..span.tokens.len()).map(|i| span.start + i));
-        self.window = table.angles(positions(), window, self.half);
+        let [ahead, ahead_compressed] = &self.ahead;
+        let from = Angles { frequencies: window, ahead };
+        self.window = table.angles(positions(), from, self.half);
         if let Some(compressed) = compressed {
-            self.compressed = table.angles(positions(), compressed, self.half);
+            let from = Angles { frequencies: compressed, ahead: ahead_compressed };
+            self.compressed = table.angles(positions(), from, self.half);
             for closing in &mut self.closing {
                 closing.fill(
                     &self.spans,
                     &mut table,
-                    compressed,
+                    from,
                     self.half,
                     &Pool {
                         slots: self.slots,
@@ -212,7 +266,7 @@ impl Closing {
         &mut self,
         spans: &[SpanRows],
         table: &mut Table<'_>,
-        frequencies: &Frequencies,
+        from: Angles<'_>,
         half: usize,
         pool: &Pool<'_>,
     ) {
@@ -252,7 +306,7 @@ impl Closing {
         self.key_places = table.longs(bytes(pool.packed.key));
         (self.cos, self.sin) = match ratio {
             1 => (0, 0),
-            _ => table.angles(positions.into_iter(), frequencies, half),
+            _ => table.angles(positions.into_iter(), from, half),
         };
     }
 }
@@ -285,15 +339,20 @@ impl Table<'_> {
     fn angles(
         &mut self,
         positions: impl Iterator<Item = usize>,
-        frequencies: &Frequencies,
+        from: Angles<'_>,
         half: usize,
     ) -> (u64, u64) {
         let (mut cos, mut sin) = (Vec::new(), Vec::new());
         for position in positions {
             let at = cos.len();
+            if let Some((own_cos, own_sin)) = from.ahead.of(position, half) {
+                cos.extend_from_slice(own_cos);
+                sin.extend_from_slice(own_sin);
+                continue;
+            }
             cos.resize(at + half, 0.0);
             sin.resize(at + half, 0.0);
-            frequencies.write(position, &mut cos[at..], &mut sin[at..]);
+            from.frequencies.write(position, &mut cos[at..], &mut sin[at..]);
         }
         let cos = self.words(cos.into_iter().map(f32::to_bits));
         (cos, self.words(sin.into_iter().map(f32::to_bits)))

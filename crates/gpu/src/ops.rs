@@ -245,6 +245,17 @@ impl GpuOps {
         self.queue.finish()
     }
 
+    /// While the device works on a long pass, makes ready what the announced ones need of the host; then
+    /// waits, so that the pass has taken its time when it is over.
+    fn look_ahead(&mut self) -> OpsResult {
+        self.stage.read(&self.spec);
+        let compressed = (!self.spec.sources.is_empty()).then_some(&self.compressed_frequencies);
+        if let Some((first, rows)) = self.stage.announced().next() {
+            self.batch.turn_ahead(first, rows, &self.window_frequencies, compressed);
+        }
+        self.queue.wait()
+    }
+
     /// Takes the spans of a pass.
     fn take(&mut self, spans: &[Span<'_>], compressed: bool) -> OpsResult {
         self.queue.begin(spans.iter().map(|span| span.tokens.len()).sum())?;
@@ -367,7 +378,8 @@ impl Ops for GpuOps {
             }
         }
         let (queue, kernels) = (&mut self.queue, &self.kernels);
-        self.state.keep(queue, kernels, &self.batch.spans, keeps, computed_from)
+        self.state.keep(queue, kernels, &self.batch.spans, keeps, computed_from)?;
+        if self.queue.is_taped() { Ok(()) } else { self.look_ahead() }
     }
 
     fn reset(&mut self, slot: usize) -> OpsResult {

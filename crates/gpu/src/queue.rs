@@ -19,6 +19,8 @@ pub struct Queue {
     scratch: Vec<u8>,
     /// Counts the tapes that were run.
     flushed: u64,
+    /// What the device noticed and nobody was told.
+    findings: Findings,
 }
 
 impl Queue {
@@ -31,6 +33,7 @@ impl Queue {
             taped_rows: TAPED_ROWS,
             scratch: Vec::new(),
             flushed: 0,
+            findings: Findings::default(),
         }
     }
 
@@ -124,11 +127,19 @@ impl Queue {
         Ok(bytes.as_chunks().0.iter().map(|word| u32::from_ne_bytes(*word)).collect())
     }
 
-    /// Waits for everything; what the device noticed.
-    pub fn finish(&mut self) -> Result<Findings, OpsError> {
+    /// Waits for everything.
+    pub fn wait(&mut self) -> OpsResult {
         self.flush()?;
         let done = self.device.finish();
-        done.map_err(|error| failed(self.device.name(), "a pass", &error))
+        let found = done.map_err(|error| failed(self.device.name(), "a pass", &error))?;
+        self.findings.add(found);
+        Ok(())
+    }
+
+    /// Waits for everything; what the device noticed since the last call.
+    pub fn finish(&mut self) -> Result<Findings, OpsError> {
+        self.wait()?;
+        Ok(std::mem::take(&mut self.findings))
     }
 }
 

@@ -18,5 +18,5 @@ pub use spec::{
     Attention, Compressor, Dims, Drafter, Engram, EngramLayer, Expert, Ffn, Format, Hyper, Indexer,
     KvSource, LayerSpec, Linear, ModelSpec, Numerics, Scoring, Site, Yarn,
 };
-pub use stage::{Stage, look_back};
+pub use stage::{Stage, TableRows, look_back};
 pub use timed::{StepTime, StepTimes, Timed};

@@ -3,7 +3,7 @@
 use finback_checkpoint::{Advice, Tensor};
 
 use crate::batch::Span;
-use crate::spec::{Engram, ModelSpec};
+use crate::spec::{Engram, EngramLayer, ModelSpec};
 
 /// Bytes that are advised together; a tensor may begin within a page, so this need not be the
 /// system's.
@@ -16,6 +16,32 @@ struct Ahead {
     tokens: Vec<u32>,
     /// Per Engram layer: the table rows of each position.
     rows: Vec<Vec<u64>>,
+    /// Per Engram layer: those rows' bytes, where they were read.
+    read: Vec<TableRows>,
+}
+
+/// Bytes of table rows, as they are stored.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TableRows {
+    /// E4M3 codes.
+    pub codes: Vec<u8>,
+    /// Their E8M0 scales.
+    pub scales: Vec<u8>,
+}
+
+impl TableRows {
+    /// Reads the rows of a table whose rows have `dim` channels.
+    pub fn read(&mut self, layer: &EngramLayer, dim: usize, rows: &[u64]) {
+        let (codes, scales) = (layer.table.bytes(), layer.table_scale.bytes());
+        let blocks = dim / 32;
+        self.codes.clear();
+        self.scales.clear();
+        for &row in rows {
+            let row = row as usize;
+            self.codes.extend_from_slice(&codes[row * dim..(row + 1) * dim]);
+            self.scales.extend_from_slice(&scales[row * blocks..(row + 1) * blocks]);
+        }
+    }
 }
 
 /// Passes that were announced, at most two a slot, and the one that runs.
@@ -36,15 +62,14 @@ impl Stage {
         tokens: &[u32],
     ) {
         let Some(engram) = &spec.engram else { return };
-        let mut layers: Vec<_> = spec.layers.iter().filter_map(|l| l.engram.as_ref()).collect();
-        layers.sort_by_key(|layer| layer.which);
-        let rows = layers.iter().map(|layer| {
+        let rows = engrams(spec).into_iter().map(|layer| {
             let rows = addresses(engram, layer.which, before, tokens);
             advise(&layer.table, &rows, engram.dim);
             advise(&layer.table_scale, &rows, engram.dim / 32);
             rows
         });
-        let ahead = Ahead { slot, start, tokens: tokens.to_vec(), rows: rows.collect() };
+        let (tokens, rows, read) = (tokens.to_vec(), rows.collect(), Vec::new());
+        let ahead = Ahead { slot, start, tokens, rows, read };
         // The pass that runs next, and the one after it.
         self.ahead.retain(|other| other.slot != slot || other.start != start);
         if self.ahead.iter().filter(|other| other.slot == slot).count() > 1
@@ -80,6 +105,40 @@ impl Stage {
         let rows = self.running.as_ref()?.rows.get(which)?;
         rows.get(index * columns..(index + 1) * columns)
     }
+}
+
+impl Stage {
+    /// Reads the rows of every pass that was announced, so that it need not wait for them.
+    pub fn read(&mut self, spec: &ModelSpec) {
+        let Some(engram) = &spec.engram else { return };
+        for ahead in self.ahead.iter_mut().filter(|ahead| ahead.read.is_empty()) {
+            let tables = engrams(spec).into_iter().zip(&ahead.rows);
+            ahead.read = tables
+                .map(|(layer, rows)| {
+                    let mut table = TableRows::default();
+                    table.read(layer, engram.dim, rows);
+                    table
+                })
+                .collect();
+        }
+    }
+
+    /// What was read ahead for the pass that runs, of an Engram layer; all its rows in order.
+    pub fn table(&self, which: usize) -> Option<&TableRows> {
+        self.running.as_ref()?.read.get(which)
+    }
+
+    /// First position and rows of every pass that was announced.
+    pub fn announced(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.ahead.iter().map(|ahead| (ahead.start, ahead.tokens.len()))
+    }
+}
+
+/// The Engram layers in order.
+fn engrams(spec: &ModelSpec) -> Vec<&EngramLayer> {
+    let mut layers: Vec<_> = spec.layers.iter().filter_map(|l| l.engram.as_ref()).collect();
+    layers.sort_by_key(|layer| layer.which);
+    layers
 }
 
 /// Tells the system that `rows` of `width` bytes will be read, each run of pages once.

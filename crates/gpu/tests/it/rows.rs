@@ -24,6 +24,19 @@ fn pieces_equal_the_whole_prompt() {
     plain.tape_up_to(2);
     let mut r = ModelRunner::new(Box::new(plain), spec);
     assert!(outcome(&mut r, &ids, 31) == whole);
+    // And with the next piece announced, whose table rows and angles are then made ready before.
+    r.release(0).unwrap();
+    r.begin(0, &ids, ids.len() + 128, 3).unwrap();
+    let hits = r.staged().hits;
+    loop {
+        r.stage(0, 16, 16).unwrap();
+        if r.piece(0, 16).unwrap() == 0 {
+            break;
+        }
+    }
+    let rows = r.prompt_logits(0).unwrap();
+    assert!((bits(&rows), r.state(0).unwrap()) == whole, "announced pieces");
+    assert!(r.staged().hits > hits);
 }
 
 #[test]
