@@ -7,6 +7,8 @@ use crate::weights::THREE;
 
 /// Bytes that a product reads at a time.
 const CHUNK: usize = 16;
+/// Channels of a latent.
+const LATENT: usize = 2048;
 /// Rows of a launch's second dimension.
 const GRID: usize = 65535;
 
@@ -37,6 +39,8 @@ pub fn check(backend: &'static str, spec: &ModelSpec, limits: &Limits) -> Result
     most("a pass", "rows of a batch", limits.rows, GRID)?;
     most("a pass", "slots", limits.slots, GRID)?;
     most("a pass", "positions of a slot", limits.context, u32::MAX as usize)?;
+    most("attention", "head_dim", d.head_dim, LATENT)?;
+    most("attention", "q_lora_rank", d.q_rank, LATENT)?;
     multiple("head_dim", d.head_dim, 32)?;
     multiple("index_head_dim", d.index_dim, 32)?;
     for source in &spec.sources {

@@ -87,6 +87,14 @@ impl Products {
         self.found.width
     }
 
+    /// Where rows that only these weights take lie as bf16 of e4m3 values; `None` where one of them takes
+    /// another form.
+    pub fn other_coded(&self, weights: &[&dyn Takes]) -> Option<u64> {
+        let mut takes = weights.iter().flat_map(|weight| weight.takes());
+        let coded = |(format, tiled)| self.form(format, tiled, true) == Some(Form::Coded);
+        takes.all(coded).then_some(self.other.coded.at.at)
+    }
+
     /// Where rows of no kind lie as bf16 until the next ones are made.
     pub fn other_plain(&self) -> u64 {
         self.other.plain.at.at

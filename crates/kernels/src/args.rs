@@ -161,7 +161,7 @@ args! {
     /// `experts.h`, `swiglu`.
     SwigluArgs {
         gate: addr, up: addr, weights: addr, out: addr,
-        width: u32, weighted: u32, limit: f32, round: u32,
+        coded: addr, width: u32, weighted: u32, limit: f32, round: u32,
     }
     /// `experts.h`, `sum_experts`.
     SumExpertsArgs {
@@ -263,5 +263,11 @@ args! {
         ids: addr, best: addr, n_picks: addr,
         count: u32, scores_stride: u32, k: u32, tiles: u32, ratio: u32, unit: u32,
         candidates_stride: u32, candidate_size: u32,
+    }
+    /// `latents.h`, `finish_latents`.
+    LatentsArgs {
+        qr: addr, q_norm: addr, plain: addr, coded: addr, kv: addr, kv_norm: addr,
+        cos: addr, sin: addr, out: addr,
+        rank: u32, dim: u32, pairs: u32, round: u32, eps: f32, pad: u32,
     }
 }

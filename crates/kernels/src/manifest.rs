@@ -117,6 +117,7 @@ kernels! {
         attend: AttendArgs,
         route: RouteArgs,
         group_routes: GroupArgs,
+        finish_latents: LatentsArgs,
         swiglu: SwigluArgs,
         sum_experts: SumExpertsArgs,
         engram_gather: EngramGatherArgs,

@@ -1,7 +1,7 @@
 //! Attention's steps: projections, compression, the attention itself, the output projection.
 
 use finback_kernels::args::{
-    AttendArgs, PackArgs, PoolArgs, RmsnormArgs, RopeArgs, TileAttendArgs,
+    AttendArgs, LatentsArgs, PackArgs, PoolArgs, RmsnormArgs, RopeArgs, TileAttendArgs,
 };
 use finback_ops::{OpsResult, Rows};
 
@@ -37,13 +37,12 @@ impl GpuOps {
         let weights = &self.weights.layers[layer];
         let (wq_b, q_norm) = (weights.wq_b, weights.q_norm);
         self.latents(layer, &kv)?;
-        self.window_rows(layer, kv)?;
         if q.is_empty() {
-            return Ok(());
+            return self.finish_latents(layer, &kv, None);
         }
-        let qr = self.work.qr.row(q.start);
-        self.rmsnorm(qr, q_norm, d.q_rank, q.len())?;
-        self.products.changed(Of::Qr);
+        self.finish_latents(layer, &(kv.start..q.start), None)?;
+        self.finish_latents(layer, &(q.end..kv.end), None)?;
+        self.finish_latents(layer, &q, Some(q_norm))?;
         let input = self.qr(&q);
         let ready = self.products.ready(&mut self.queue, Of::Qr, q.start, input, &[&wq_b])?;
         let out = Out { at: self.work.q.row(q.start), stride: d.heads * d.head_dim, round };
@@ -74,23 +73,44 @@ impl GpuOps {
         self.products.both(&mut self.queue, &ready, &joined, outs)
     }
 
-    /// From the projected latents in `kv` to packed window rows of a layer.
-    pub(crate) fn window_rows(&mut self, layer: usize, rows: Rows) -> OpsResult {
-        let (dim, norm) = (self.spec.dims.head_dim, self.weights.layers[layer].kv_norm);
-        let x = self.work.kv.row(rows.start);
-        self.rmsnorm(x, norm, dim, rows.len())?;
-        let angles = self.angles(layer, rows.start);
-        let rows_here = rows.len();
-        self.rope(&Turned { x, angles, rows: rows_here, vectors: 1, dim, inverse: false })?;
+    /// From the projected latents to packed window rows of a layer and, where their norm is given, the
+    /// queries' latents as `wq_b` takes them.
+    pub(crate) fn finish_latents(
+        &mut self,
+        layer: usize,
+        rows: &Rows,
+        q_norm: Option<u64>,
+    ) -> OpsResult {
+        let (d, round) = (&self.spec.dims, self.spec.numerics.round_stores);
+        let (dim, rank) = (d.head_dim, d.q_rank);
+        let (cos, sin) = self.angles(layer, rows.start);
+        let mut forms = [0, 0];
+        if q_norm.is_some() {
+            self.products.changed(Of::Qr);
+            if rank.is_multiple_of(32) {
+                forms = self.products.make_both(Of::Qr, rows.clone(), rank);
+            }
+        }
         let width = finback_numerics::rows::window_bytes(dim) as u64;
-        let args = PackArgs {
-            x,
-            places: 0,
+        let args = LatentsArgs {
+            qr: q_norm.map_or(0, |_| self.work.qr.row(rows.start)),
+            q_norm: q_norm.unwrap_or(0),
+            plain: forms[0],
+            coded: forms[1],
+            kv: self.work.kv.row(rows.start),
+            kv_norm: self.weights.layers[layer].kv_norm,
+            cos,
+            sin,
             out: self.state.fresh(layer) + rows.start as u64 * width,
+            rank: word(rank),
             dim: word(dim),
+            pairs: word(d.rope_dim / 2),
+            round: u32::from(round),
+            eps: d.eps,
             pad: 0,
         };
-        self.queue.push(self.kernels.pack_window, &args, [word(rows.len()), 1])
+        let grid = [word(rows.len()), 1 + u32::from(q_norm.is_some())];
+        self.queue.push(self.kernels.finish_latents, &args, grid)
     }
 
     pub(crate) fn compress_step(&mut self, layer: usize, rows: Rows) -> OpsResult {

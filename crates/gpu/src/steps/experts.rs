@@ -6,7 +6,7 @@ use finback_ops::{OpsResult, Rows, Scoring};
 use crate::linear::Takes;
 use crate::ops::{GpuOps, Pending};
 use crate::products::word;
-use crate::rows::{Input, Of, Out, Used};
+use crate::rows::{Input, Of, Out, Ready, Used};
 
 impl GpuOps {
     pub(crate) fn route_step(&mut self, layer: usize, rows: Rows) -> OpsResult {
@@ -78,21 +78,27 @@ impl GpuOps {
         let outs = [out(self.work.shared_row(hidden, n)), out(self.work.shared_row(up, n))];
         self.products.both(queue, &ready, &shared_in, outs)?;
         let hidden = self.work.shared_row(self.work.hidden, n);
+        let weights: [&dyn Takes; 2] = [&routed_down, &shared_down];
+        let coded = self.products.other_coded(&weights);
         let args = SwigluArgs {
             gate: hidden,
             up: self.work.shared_row(self.work.hidden_up, n),
             weights: self.work.shared_row(self.work.sorted, n),
-            out: hidden,
+            out: if coded.is_some() { 0 } else { hidden },
+            coded: coded.unwrap_or(0),
             width: word(inter),
             weighted: 1,
             limit: d.swiglu_limit,
             round: u32::from(round),
         };
-        self.queue.push(self.kernels.swiglu, &args, [word(n + routes), 1])?;
+        let grid = [word(n + routes), word(inter.div_ceil(512))];
+        self.queue.push(self.kernels.swiglu, &args, grid)?;
 
         let input = Input { x: hidden, width: inter, stride: inter, rows: n + routes, round: true };
-        let weights: [&dyn Takes; 2] = [&routed_down, &shared_down];
-        let ready = self.products.ready(&mut self.queue, Of::Other, 0, input, &weights)?;
+        let ready = match coded {
+            Some(coded) => Ready { input, codes: 0, scales: 0, coded, plain: 0 },
+            None => self.products.ready(&mut self.queue, Of::Other, 0, input, &weights)?,
+        };
         let shared_out = self.work.shared_row(self.work.expert_out, n);
         let routed_out = self.work.routed_row(self.work.expert_out);
         let out = Out { at: routed_out, stride: d.hidden, round };

@@ -205,7 +205,7 @@ impl GpuOps {
         self.rmsnorm(x, main_norm, d.hidden, n)?;
         for layer in spec.layers.len()..spec.rings() {
             self.latents(layer, &rows)?;
-            self.window_rows(layer, rows.clone())?;
+            self.finish_latents(layer, &rows, None)?;
         }
         Ok(())
     }

@@ -36,7 +36,8 @@ DEVICE TileKeys tile_keys(const TileAttendArgs& args, u64 row) {
     return k;
 }
 
-DEVICE bool is_key(const TileKeys& keys, u32 k) { return k < keys.windows || (k >= keys.padded && k < keys.count); }
+// The key past the last of those from a multiple of 32 on that are of a kind with it.
+DEVICE u32 keys_until(const TileKeys& keys, u32 first) { return first < keys.padded ? keys.windows : keys.count; }
 
 // Where a key lies, as a word: which rows, and the row among them.
 #define KEY_NONE 0u
@@ -166,12 +167,11 @@ DEVICE float tile_weights(float* s, float sink, u32 lane) {
 DEVICE u32 weight_at(u32 head, u32 key) { return head * TILE_KEYS + (key ^ ((head & 3u) << 3)); }
 
 // The weights of 16 heads and 16 keys as operands: the high parts and the low parts.
-DEVICE void load_weights(const u32* weights, u32 head, u32 key, u32 lane, u32* high, u32* low) {
-    const u32 g = lane / 4u, t = lane % 4u;
+// `weights` are those of the step's 32 keys, `at` the places of the lane's keys in its two eights.
+DEVICE void load_weights(const u32* weights, const u32* at, u32* high, u32* low) {
 #pragma unroll
     for (u32 i = 0; i < 4u; i++) {
-        const uint2 w = *reinterpret_cast<const uint2*>(
-            weights + weight_at(head + g + 8u * (i & 1u), key + 2u * t + 8u * (i >> 1)));
+        const uint2 w = *reinterpret_cast<const uint2*>(weights + 8u * (i & 1u) * TILE_KEYS + at[i >> 1]);
         high[i] = __byte_perm(w.x, w.y, 0x7632);
         low[i] = __byte_perm(w.x, w.y, 0x5410);
     }
@@ -271,7 +271,7 @@ CUDA_KERNEL(tile_attend_mix, TileAttendArgs, 256) {
         const float* from = args.scores + (row * args.heads + head0 + warp * 2u + h) * TILE_KEYS;
 #pragma unroll
         for (u32 i = 0; i < TILE_KEYS / 32u; i++)
-            s[h][i] = is_key(keys, i * 32u + lane) ? from[i * 32u + lane] : -infinity();
+            s[h][i] = i * 32u + lane < keys_until(keys, i * 32u) ? from[i * 32u + lane] : -infinity();
     }
     place_keys(args, keys, places, LANE);
     __syncthreads();
@@ -287,7 +287,7 @@ CUDA_KERNEL(tile_attend_mix, TileAttendArgs, 256) {
         if (lane == 0) divisor[warp * 2u + h] = all;
 #pragma unroll
         for (u32 i = 0; i < TILE_KEYS / 32u; i++)
-            weights[weight_at(warp * 2u + h, i * 32u + lane)] = split_weight(s[h][i]);
+            weights[weight_at(warp * 2u + h, lane) + i * 32u] = split_weight(s[h][i]);
     }
 #pragma unroll
     for (u32 i = 0; i < PER_LANE; i++) {
@@ -305,6 +305,9 @@ CUDA_KERNEL(tile_attend_mix, TileAttendArgs, 256) {
     // Eight channels a warp; a load brings the operands of two steps.
     float sum[4] = {};
     const u32 from = shared_at(tile) + lane * MIX_ROW + warp * 16u;
+    u32 places_in[4];
+#pragma unroll
+    for (u32 i = 0; i < 4u; i++) places_in[i] = weight_at(g, 8u * i + 2u * t);
     if (PLANTED(FAULT_ATTEND_DROPPED_KEY) && steps > 1u) steps -= 1u;
     for (u32 step = 0; step < steps; step += 2u) {
         u32 b[4], high[4], low[4];
@@ -312,7 +315,7 @@ CUDA_KERNEL(tile_attend_mix, TileAttendArgs, 256) {
 #pragma unroll
         for (u32 i = 0; i < 2u; i++) {
             if (step + i >= steps) continue;
-            load_weights(weights, 0, (step + i) * 16u, lane, high, low);
+            load_weights(weights + step * 16u, places_in + 2u * i, high, low);
             mma_keys(sum, high, b[2u * i], b[2u * i + 1u]);
             mma_keys(sum, low, b[2u * i], b[2u * i + 1u]);
         }
@@ -330,12 +333,14 @@ CUDA_KERNEL(tile_attend_mix, TileAttendArgs, 256) {
     store_heads(args, row, head0, 16u, slice * MIX_CHANNELS, MIX_CHANNELS, out, LANE, 256u);
 }
 
-// Two tiles of 32 keys, each key's row of 1024 bytes in chunks of 16 whose places its number stirs, so that
-// lanes of an access meet no bank twice.
+// Two tiles of 32 keys, each key's row of 1024 bytes in chunks of 16 whose places its number and their own
+// stir, so that lanes of an access meet no bank twice.
 #define MANY_TILE (32u * TILE_DIM * 2u)
 #define MANY_HEADS 64u
 #define MANY_SHARED (MANY_HEADS * TILE_KEYS * 4u + 2u * MANY_TILE + MANY_HEADS * 4u + TILE_KEYS * 4u)
-DEVICE u32 many_at(u32 key, u32 chunk) { return key * TILE_DIM * 2u + ((chunk ^ (key & 7u)) << 4); }
+DEVICE u32 many_at(u32 key, u32 chunk) {
+    return key * TILE_DIM * 2u + ((chunk ^ (key & 7u) ^ (chunk >> 3 & 1u)) << 4);
+}
 
 // A lane's part of a tile of 32 keys: four times 16 channels of one key.
 struct TilePart {
@@ -348,16 +353,16 @@ DEVICE void load_part(TilePart& part, const TileAttendArgs& args, bool pool, u32
 }
 
 DEVICE void store_part(const TilePart& part, bool pool, u8* tile, u32 thread) {
-    const u32 x = thread % 8u, key = thread / 8u, first = x / 4u;
+    // The places of a lane's chunks are 256 bytes apart.
+    const u32 x = thread % 8u, key = thread / 8u;
+    uint4* low = reinterpret_cast<uint4*>(tile + many_at(key, 2u * x));
+    uint4* high = reinterpret_cast<uint4*>(tile + many_at(key, 2u * x + 1u));
 #pragma unroll
     for (u32 i = 0; i < 4u; i++) {
         u32 word[8];
         lift_chunk16(part.chunk[i], pool, word);
-        const uint4 low = make_uint4(word[0], word[1], word[2], word[3]);
-        const uint4 high = make_uint4(word[4], word[5], word[6], word[7]);
-        const u32 at = 2u * (x + 8u * i);
-        *reinterpret_cast<uint4*>(tile + many_at(key, at + first)) = first ? high : low;
-        *reinterpret_cast<uint4*>(tile + many_at(key, at + 1u - first)) = first ? low : high;
+        low[16u * i] = make_uint4(word[0], word[1], word[2], word[3]);
+        high[16u * i] = make_uint4(word[4], word[5], word[6], word[7]);
     }
 }
 
@@ -380,7 +385,7 @@ CUDA_KERNEL(tile_attend_many, TileAttendArgs, 256) {
     load_part(part, args, false, places[own], LANE);
     {
         // Sixteen heads and half of each tile's keys a warp; its queries stay in registers.
-        const u32 head = warp % 4u * 16u;
+        const u32 head = warp % 4u * 16u, key = warp / 4u * 16u;
         u32 a[32][4];
 #pragma unroll
         for (u32 j = 0; j < 8u; j++)
@@ -399,16 +404,18 @@ CUDA_KERNEL(tile_attend_many, TileAttendArgs, 256) {
             const u32 next = 32u * (at + 1u);
             if (at + 1u < n_tiles) load_part(part, args, next >= keys.padded, places[own + next], LANE);
             __syncthreads();
-            const u32 key = warp / 4u * 16u;
             float sum[2][4] = {};
+            // Chunks 8 j + 2 t and the next: at every second j they have changed places.
+            const u8* even = tile + many_at(key + g, 2u * t);
+            const u8* odd = tile + many_at(key + g, 2u * t + 1u);
 #pragma unroll
             for (u32 j = 0; j < 8u; j++) {
                 uint4 low[2], high[2];
 #pragma unroll
                 for (u32 n = 0; n < 2u; n++) {
-                    const u32 chunk16 = 2u * (4u * j + t);
-                    low[n] = *reinterpret_cast<const uint4*>(tile + many_at(key + 8u * n + g, chunk16));
-                    high[n] = *reinterpret_cast<const uint4*>(tile + many_at(key + 8u * n + g, chunk16 + 1u));
+                    const u32 skip = n * 8u * TILE_DIM * 2u + j * 128u;
+                    low[n] = *reinterpret_cast<const uint4*>((j % 2u ? odd : even) + skip);
+                    high[n] = *reinterpret_cast<const uint4*>((j % 2u ? even : odd) + skip);
                 }
 #pragma unroll
                 for (u32 n = 0; n < 2u; n++) mma_keys(sum[n], a[4u * j], low[n].x, low[n].y);
@@ -433,19 +440,25 @@ CUDA_KERNEL(tile_attend_many, TileAttendArgs, 256) {
     load_part(part, args, false, places[own], LANE);
     __syncthreads();
     for (u32 h = warp * 8u; h < warp * 8u + 8u; h++) {
+        const u32 at = weight_at(h, lane);
         float s[TILE_KEYS / 32u];
 #pragma unroll
         for (u32 i = 0; i < TILE_KEYS / 32u; i++)
-            s[i] = is_key(keys, i * 32u + lane) ? scores[weight_at(h, i * 32u + lane)] : -infinity();
+            s[i] = i * 32u + lane < keys_until(keys, i * 32u) ? scores[at + i * 32u] : -infinity();
         const float all = tile_weights(s, args.sinks[head0 + h], lane);
         if (lane == 0) divisor[h] = all;
         __syncwarp();
 #pragma unroll
         for (u32 i = 0; i < TILE_KEYS / 32u; i++)
-            weights[weight_at(h, i * 32u + lane)] = split_weight(s[i]);
+            weights[at + i * 32u] = split_weight(s[i]);
     }
-    // All heads and 64 channels a warp.
+    // All heads and 64 channels a warp. Where its channels lie in a key's row, and its weights in a head's.
     float sum[4][8][4] = {};
+    u32 channels[4], places_in[4];
+#pragma unroll
+    for (u32 n = 0; n < 4u; n++) channels[n] = many_at(lane % 16u, warp * 8u + n * 2u + lane / 16u);
+#pragma unroll
+    for (u32 i = 0; i < 4u; i++) places_in[i] = weight_at(g, 8u * i + 2u * t);
     for (u32 at = 0; at < n_tiles; at++) {
         u8* tile = tiles + at % 2u * MANY_TILE;
         store_part(part, at * 32u >= keys.padded, tile, LANE);
@@ -459,11 +472,11 @@ CUDA_KERNEL(tile_attend_many, TileAttendArgs, 256) {
             u32 b[4][4];
 #pragma unroll
             for (u32 n = 0; n < 4u; n++)
-                load_transposed(b[n], from + many_at(step * 16u + lane % 16u, warp * 8u + n * 2u + lane / 16u));
+                load_transposed(b[n], from + channels[n] + step * 16u * TILE_DIM * 2u);
 #pragma unroll
             for (u32 m = 0; m < 4u; m++) {
                 u32 high[4], low[4];
-                load_weights(weights, 16u * m, at * 32u + step * 16u, lane, high, low);
+                load_weights(weights + m * 16u * TILE_KEYS + at * 32u, places_in + 2u * step, high, low);
 #pragma unroll
                 for (u32 n = 0; n < 8u; n++)
                     mma_keys(sum[m][n], high, b[n / 2u][n % 2u * 2u], b[n / 2u][n % 2u * 2u + 1u]);

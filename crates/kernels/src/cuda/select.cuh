@@ -17,6 +17,13 @@ DEVICE void copy_async(u32 to, const void* from) {
 DEVICE void copy_commit() { asm volatile("cp.async.commit_group;\n"); }
 template <u32 N> DEVICE void copy_wait() { asm volatile("cp.async.wait_group %0;\n" ::"n"(N)); }
 
+// x where it is above 0, 0 below, a NaN as it is.
+DEVICE float positive_part(float x) {
+    float out;
+    asm("max.NaN.f32 %0, %1, 0f00000000;" : "=f"(out) : "f"(x));
+    return out;
+}
+
 // Brings a row's queries and weights to a stage, by 512 threads.
 DEVICE void copy_row(const TileIndexArgs& args, u32 to, u64 row, u32 thread) {
     copy_async(to + thread * 16u, args.q + row * TILE_INDEX_ROW + thread * 16u);
@@ -41,8 +48,8 @@ DEVICE u32 scored_row(const TileIndexArgs& args, u64 row, u32 at) {
 #define TILE_INDEX_TILES 2u
 #define TILE_INDEX_WARP (TILE_INDEX_TILES * 16u)
 CUDA_KERNEL(tile_index_scores, TileIndexArgs, 512) {
-    // A row's queries, then its heads' weights.
-    __shared__ uint4 query[3][TILE_INDEX_STAGE / 16u];
+    // A row's queries, then its heads' weights; two rows are there while two are on their way.
+    __shared__ uint4 query[4][TILE_INDEX_STAGE / 16u];
     const u32 lane = LANE % 32u, warp = LANE / 32u, g = lane / 4u, t = lane % 4u;
     const u32 key0 = GROUP_X * TILE_INDEX_KEYS;
     const u32 first = GROUP_Y * args.rows_each;
@@ -62,11 +69,14 @@ CUDA_KERNEL(tile_index_scores, TileIndexArgs, 512) {
             next_slot = args.rows[(row + 1u) * ROW_WORDS + ROW_SLOT];
             next_seen = seen_of(args.rows, row + 1u, args.ratio);
         }
-        copy_wait<1>();
-        __syncthreads();
-        // Every warp is past the row before, whose stage is free.
-        if (r + 2u < end) copy_row(args, shared_at(query[(r + 2u - first) % 3u]), row + 2u, LANE);
-        copy_commit();
+        if ((r - first) % 2u == 0) {
+            copy_wait<0>();
+            __syncthreads();
+            // Every warp is past the two rows before, whose stages are free.
+            for (u32 ahead = 2u; ahead < 4u; ahead++)
+                if (r + ahead < end) copy_row(args, shared_at(query[(r + ahead - first) % 4u]), row + ahead, LANE);
+            copy_commit();
+        }
         const bool any = args.candidates ? key0 < args.n_candidates[row] * args.candidate_size : key0 < seen;
         if (any && (own != slot || args.candidates)) {
             slot = own;
@@ -106,7 +116,7 @@ CUDA_KERNEL(tile_index_scores, TileIndexArgs, 512) {
                 }
         }
         if (any) {
-            const uint4* q = query[(r - first) % 3u];
+            const uint4* q = query[(r - first) % 4u];
             float w[8];
 #pragma unroll
             for (u32 n = 0; n < 4u; n++) {
@@ -130,7 +140,7 @@ CUDA_KERNEL(tile_index_scores, TileIndexArgs, 512) {
                 for (u32 k = 0; k < TILE_INDEX_TILES; k++)
 #pragma unroll
                     for (u32 i = 0; i < 4u; i++) {
-                        const float x = dot[k][i] < 0.0f ? 0.0f : dot[k][i];
+                        const float x = positive_part(dot[k][i]);
                         sum[k][i >> 1] = FMA(w[2u * n + (i & 1u)], x, sum[k][i >> 1]);
                     }
             }

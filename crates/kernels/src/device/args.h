@@ -270,6 +270,7 @@ struct SwigluArgs {
     GLOBAL const float* up;
     GLOBAL const float* weights;
     GLOBAL float* out;
+    GLOBAL u16* coded;
     u32 width;
     u32 weighted;
     float limit;
@@ -561,5 +562,23 @@ struct ReadAllArgs {
     GLOBAL const u32* from;
     GLOBAL u32* out;
     u32 width;
+    u32 pad;
+};
+
+struct LatentsArgs {
+    GLOBAL float* qr;
+    GLOBAL const float* q_norm;
+    GLOBAL u16* plain;
+    GLOBAL u16* coded;
+    GLOBAL const float* kv;
+    GLOBAL const float* kv_norm;
+    GLOBAL const float* cos;
+    GLOBAL const float* sin;
+    GLOBAL u8* out;
+    u32 rank;
+    u32 dim;
+    u32 pairs;
+    u32 round;
+    float eps;
     u32 pad;
 };

@@ -96,19 +96,39 @@ KERNEL(group_routes, GroupArgs) {
     }
 }
 
-// weight * silu(min(gate, limit)) * clamp(up, -limit, limit); a limit of 0 is none.
+#define SWIGLU_CHANNELS 512u
+
+// weight * silu(min(gate, limit)) * clamp(up, -limit, limit); a limit of 0 is none. 512 channels of a row
+// a group; as f32, and as bf16 rounded to e4m3 as an FP8 or FP4 linear's input is, each where its address
+// is given.
 KERNEL(swiglu, SwigluArgs) {
-    const u32 lane = LANE;
+    const u32 first = GROUP_Y * SWIGLU_CHANNELS + LANE;
     const u64 row = GROUP_X;
     const float weight = args.weighted != 0 ? args.weights[row] : 1.0f;
-    for (u32 k = lane; k < args.width; k += GROUP_LANES) {
-        float gate = args.gate[row * args.width + k], up = args.up[row * args.width + k];
+    const u32 EACH = SWIGLU_CHANNELS / GROUP_LANES;
+    float gates[EACH], ups[EACH];
+    UNROLL
+    for (u32 i = 0; i < EACH; i++) {
+        const u32 k = first + i * GROUP_LANES;
+        gates[i] = k < args.width ? args.gate[row * args.width + k] : 0.0f;
+        ups[i] = k < args.width ? args.up[row * args.width + k] : 0.0f;
+    }
+    UNROLL
+    for (u32 i = 0; i < EACH; i++) {
+        const u32 k = first + i * GROUP_LANES;
+        float gate = gates[i], up = ups[i];
         if (args.limit > 0.0f && !PLANTED(FAULT_SWIGLU_NO_LIMIT)) {
             // The bound comes first: a NaN in the value passes through.
             gate = min_of(args.limit, gate);
             up = max_of(-args.limit, min_of(args.limit, up));
         }
-        args.out[row * args.width + k] = stored(silu_of(gate) * up * weight, args.round);
+        const float value = stored(silu_of(gate) * up * weight, args.round);
+        if (args.out && k < args.width) args.out[row * args.width + k] = value;
+        if (args.coded) {
+            const u32 byte = e4m3_scale_of(warp_amax(value));
+            const float code = round_e4m3(quotient(value, e8m0_reciprocal(byte))) * lift_e8m0(byte);
+            if (k < args.width) args.coded[row * args.width + k] = u16(AS_BITS(code) >> 16);
+        }
     }
 }
 

@@ -14,6 +14,7 @@
 #include "mix.h"
 #include "dense.h"
 #include "kv.h"
+#include "latents.h"
 #include "select.h"
 #include "attend.h"
 #include "experts.h"

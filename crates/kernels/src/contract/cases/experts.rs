@@ -164,40 +164,51 @@ fn group_routes(kernel: &'static str, rows: usize, topk: usize, experts: usize) 
 }
 
 fn swiglu(weighted: bool, limit: f32) -> Case {
-    let (rows, width) = (3, 136);
+    let (rows, width) = (3, 544);
     let mut data = Data::new(63);
     let (gate, up) = (data.floats(rows * width, 15.0), data.floats(rows * width, 15.0));
     let weights = data.between(rows, 0.1, 1.0);
     let (g, u, w) = (gate.clone(), up.clone(), weights.clone());
     let want = move |row: usize| {
         let weight = if weighted { f64::from(w[row]) } else { 1.0 };
-        vec![nears((row * width..(row + 1) * width).map(|at| {
-            let (mut gate, mut up) = (f64::from(g[at]), f64::from(u[at]));
-            if limit > 0.0 {
-                (gate, up) = (gate.min(limit.into()), up.clamp((-limit).into(), limit.into()));
-            }
-            let value = gate / (1.0 + (-gate).exp()) * up * weight;
-            // Three units in the last place of silu, two products.
-            near(value, value.abs() * gamma(8), true)
-        }))]
+        let values: Vec<(f64, f64)> = (row * width..(row + 1) * width)
+            .map(|at| {
+                let (mut gate, mut up) = (f64::from(g[at]), f64::from(u[at]));
+                if limit > 0.0 {
+                    (gate, up) = (gate.min(limit.into()), up.clamp((-limit).into(), limit.into()));
+                }
+                let value = gate / (1.0 + (-gate).exp()) * up * weight;
+                // Three units in the last place of silu, two products.
+                near(value, value.abs() * gamma(8), true)
+            })
+            .collect();
+        // A code is within half a step of 2^-3 of its value, and of the smallest code of its block.
+        let coded = values.chunks(32).flat_map(|block| {
+            let most = block.iter().fold(0.0, |most: f64, v| most.max(v.0.abs() + v.1));
+            block.iter().map(move |v| (v.0, v.1 + (v.0.abs() + v.1) / 16.0 + most / 65536.0))
+        });
+        let coded = Want::NearHalf(coded.collect());
+        vec![Want::Near(values), coded]
     };
     let case = Case::new("swiglu", format!("{rows} rows of {width}, limit {limit}"), rows)
         .row("gate", &gate)
         .row("up", &up)
         .row("weights", &weights)
         .out("out", width * 4)
+        .out("coded", width * 2)
         .launch(move |at, rows| {
             let args = SwigluArgs {
                 gate: at.of("gate"),
                 up: at.of("up"),
                 weights: at.of("weights"),
                 out: at.of("out"),
+                coded: at.of("coded"),
                 width: word(width),
                 weighted: weighted.into(),
                 limit,
                 round: 1,
             };
-            (args.bytes(), by_row(rows))
+            (args.bytes(), [word(rows.len()), word(width).div_ceil(512)])
         })
         .want(want)
         .strike("gate", 130, f32::NAN, Rule::NanAt("out", 130))

@@ -4,6 +4,7 @@ mod attend;
 mod dense;
 mod experts;
 mod kv;
+mod latents;
 mod mix;
 mod norm;
 mod probe;
@@ -23,6 +24,7 @@ pub fn all() -> Vec<Case> {
         streams::cases(),
         mix::cases(),
         kv::cases(),
+        latents::cases(),
         dense::cases(),
         select::cases(),
         attend::cases(),
