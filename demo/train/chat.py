@@ -11,6 +11,7 @@ from random import Random
 import kb
 from grammar import (ADJ, COLOR, FOODS, FIRST, HERE, HOBBIES, JOBS, OBJECTS, MACROS, PETS, PLACES, article, code, disguise, expand,
                      full_name, held_out, key, listing, name, number, NUMBERS, place, read_chat, slip, syllable_word, upper_first)
+from daily import Daily
 from known import KNOWN, Known
 from open_talk import Open, plural
 
@@ -26,7 +27,7 @@ class Chat:
     def __init__(self):
         with open(os.path.join(HERE, "data/facts.json"), encoding="utf-8") as f:
             self.facts = json.load(f)
-        self.entries, self.talk, self.quiz = read_chat(), read_chat("talk.txt"), read_chat("quiz.txt")
+        self.entries, self.talk, self.quiz, self.lately = read_chat(), read_chat("talk.txt"), read_chat("quiz.txt"), read_chat("daily.txt")
         self.banned = {key(p) for p in held_out()}
         known = self.known = Known()
         self.animals, self.opposites, self.words = kb.animals(known.animal_rows), kb.pairs(), kb.words()
@@ -43,8 +44,12 @@ class Chat:
         things = list(self.animals) * 2 + list(self.uses) + list(kb.COLOURS) + [x.split(" ", 1)[1] for x, _ in known.known["D"] if x.startswith(("a ", "an "))]
         explained = {w.rstrip("s") for x, _ in known.known["H"] for w in x.split()}
         self.open = Open(things, words, explained)
+        written = [self.small_talk] + [self.talking] * 4 + [self.quizzing] * 3 + [self.daily] * 5
+        made = [known.thing, known.person, known.reason, known.works, known.where, known.job, self.use, self.animal, self.country, self.name_some, self.colour] * 2
+        more = self.more = Daily(self.open, written, made, self.entries + self.talk + self.quiz + self.lately, key)
+        self.open.usual, self.open.is_known = more.usual["noun"], more.is_known
         self.makers = [
-            (26, self.small_talk), (95, self.talking), (34, self.quizzing), (110, self.open.any), (16, known.thing), (7, known.person), (10, known.reason), (9, known.works), (3, known.idiom), (5, known.difference), (4, known.state), (3, lambda r: known.letter(r, list(self.animals))), (2, known.prime), (3, known.agree), (3, known.later), (7, known.where), (5, known.job),
+            (26, self.small_talk), (95, self.talking), (34, self.quizzing), (140, self.daily), (135, self.open.any), (125, more.changed), (18, more.money), (40, more.filled), (20, more.numbers), (16, more.device), (5, more.starts), (24, known.thing), (9, known.person), (15, known.reason), (13, known.works), (5, known.idiom), (5, known.difference), (4, known.state), (3, lambda r: known.letter(r, list(self.animals))), (2, known.prime), (3, known.agree), (3, known.later), (7, known.where), (5, known.job),
             (3, lambda r: known.tool_for(r, self.uses)), (5, known.bigger), (8, known.word_form), (3, lambda r: known.member(r, kb.LISTS)), (7, known.half), (3, known.number_word),
             (2, lambda r: known.group(r, kb.LISTS)), (12, self.meaning), (9, self.country), (10, self.animal), (3, self.colour), (5, self.opposite),
             (6, self.name_some), (4, self.unit), (2, self.element), (7, self.use), (9, self.translate), (20, self.arithmetic),
@@ -52,7 +57,7 @@ class Chat:
             (4, self.summary), (3, self.order), (9, self.story), (7, self.poem), (4, self.rewrite), (3, self.extract),
         ]
         self.weights = [w for w, _ in self.makers]
-        self.exact = {self.echo, self.extract, self.summary, self.order, self.which, self.rewrite, self.translate, self.arithmetic, self.word_problem, known.half, known.word_form, known.later, known.prime, known.agree}
+        self.exact = {self.echo, self.extract, self.summary, self.order, self.which, self.rewrite, self.translate, self.arithmetic, self.word_problem, known.half, more.money, more.numbers, more.starts, known.word_form, known.later, known.prime, known.agree}
 
     # ---- one question ------------------------------------------------------------------------
 
@@ -77,6 +82,10 @@ class Chat:
                                                                                             "what now", "how can i deal with it", "it is so hard", "i am so sad", "it is not fair", "i feel bad"]) + r.choice(["", "?", "."])
         return q, a, None
 
+    def daily(self, r):
+        qs, answers = r.choice(self.lately)
+        return expand(r.choice(qs), r), expand(r.choice(answers), r), None
+
     def quizzing(self, r):
         qs, answers = r.choice(self.quiz)
         return expand(r.choice(qs), r), expand(r.choice(answers), r), None
@@ -94,7 +103,7 @@ class Chat:
         q = r.choice([f"what is {one}", f"what is {one}", f"what's {one}", f"what is {word}", f"what does {word} mean", f"define {word}",
                       f"explain {word}", f"explain what {one} is", f"tell me what {one} is", f"do you know what {one} is", f"what are {word}s",
                       f"describe {one}", f"can you explain {word}", f"what exactly is {one}", f"tell me about {word}", f"tell me about the {word}",
-                      f"explain {one} to a child", f"what is meant by {word}", f"could you explain what {one} is", f"what do you know about {word}s",
+                      f"explain {one} to a child", f"explain {one} like i am five", f"what on earth is {one}", f"explain to me like i'm five what {one} is", f"what the heck is {one}", f"what is meant by {word}", f"could you explain what {one} is", f"what do you know about {word}s",
                       f"give me a definition of {word}", f"what kind of thing is {one}", f"i want to know what {one} is", f"what is the {word}"])
         if gloss.split()[0] in ("a", "an", "the", "any", "one", "either", "each"):
             a = f"{upper_first(one)} is {gloss}."
@@ -256,7 +265,8 @@ class Chat:
                           f"translate {quote}{e}{quote} into {lang}", f"{lang} for {quote}{e}{quote}", f"what is the {lang} word for {quote}{e}{quote}",
                           f"how would you say {e} in {lang}", f"{e} in {lang}", f"say {quote}{e}{quote} in {lang}"])
             return q, f'"{upper_first(e)}" in {lang} is "{w}".', f"In {lang}, {e} is {w}."
-        q = r.choice([f"what does {w} mean in English", f"what does the {lang} word {w} mean", f"translate {w} from {lang}", f"translate \"{w}\" to English"])
+        quote = r.choice(['"', "", "'"])
+        q = r.choice([f"what does {quote}{w}{quote} mean", f"what is {quote}{w}{quote} in English", f"what does {w} mean in English", f"what does the {lang} word {w} mean", f"translate {w} from {lang}", f"translate \"{w}\" to English"])
         return q, f'"{upper_first(w)}" is {lang} for "{e}".', f"{w} is {lang} for {e}."
 
     def arithmetic(self, r):
@@ -270,6 +280,8 @@ class Chat:
             words, res = [f"{a} minus {b}", f"{a} - {b}", f"{a}-{b}", f"{a} take away {b}", f"the difference of {a} and {b}"], a - b
         elif op == "*":
             a, b = r.randint(0, 12), r.randint(0, 12)
+            if r.random() < 0.2:
+                a, b = r.choice([(r.randint(2, 20), 10), (10 * r.randint(2, 9), r.randint(2, 9)), (r.randint(2, 99), 100)])
             words, res = [f"{a} times {b}", f"{a} * {b}", f"{a} x {b}", f"{a} multiplied by {b}", f"the product of {a} and {b}"], a * b
         else:
             b, res = r.randint(1, 12), r.randint(0, 12)
@@ -412,13 +424,24 @@ class Chat:
     def story(self, r):
         a = r.choice([r.choice(list(self.animals)), r.choice(JOBS + list(self.known.jobs)), r.choice(self.open.nouns), r.choice("king queen prince princess robot giant child wizard witch ghost dragon knight pirate fairy mermaid dwarf monster alien boy girl man woman grandmother hero elf unicorn astronaut thief snowman".split())])
         b = r.choice([r.choice(OBJECTS), r.choice(list(self.animals)), r.choice(self.open.nouns), "boat", "star", "castle", "forest", "garden", "train", "balloon", "dragon"])
+        if r.random() < 0.4:
+            a = f"{r.choice('brave little clever lonely shy lazy kind small old young happy sad wise tiny big hungry funny curious proud magic white black red friendly grumpy sleepy poor rich lost'.split() + self.open.adjectives[:300])} {a}"
         who = r.choice(FIRST)
         ask = r.choice([f"tell me a story about {article(a)} and {article(b)}", f"write a short story about {article(a)} and {article(b)}", f"story with {article(a)} and {article(b)} please",
                         f"make up a tale about {article(a)} who finds {article(b)}", f"tell me a bedtime story about {article(a)} and {article(b)}", f"i want a story about {article(a)} and {article(b)}",
                         f"can you tell a story about the {a} and the {b}", f"give me a little story with {article(a)} and {article(b)}"])
+        if r.random() < 0.15:
+            pair = r.choice(["brothers", "sisters", "friends", "cats", "dogs", "birds", "children", "mice", "foxes", "kings", "robots", "bears"])
+            n, b = r.choice(["two", "two", "three"]), r.choice(OBJECTS)
+            other, adj = r.choice([x for x in FIRST if x != who]), r.choice(ADJ)
+            ask = r.choice([f"tell me a story about {n} {pair}", f"tell me a story about {n} {pair} and {article(b)}", f"write a story about {n} {pair} and a lost {b}", f"a story about {n} {pair} please", f"tell me a bedtime story about {n} {pair}", f"make up a story about {n} {pair}"])
+            a = f"Once upon a time there were {n} {pair}. One day they found {article(adj + ' ' + b)} in the forest. Everyone wanted to have it, so they took turns and shared it. And the {n} {pair} were never apart again."
+            return ask, a, f"A short story about {n} {pair}."
         if r.random() < 0.45:
             b = r.choice(OBJECTS)
-            ask = r.choice([f"tell me a story about {article(a)}", f"a story about {article(a)} please", f"write a story with {article(a)}", f"tell a tale about {article(a)}", f"write a short story about {article(a)}",
+            kind = r.choice(["short ", "little ", "funny ", "scary ", "bedtime ", "fairy ", "sweet ", "very short ", "good night ", "children's "]) + r.choice(["story", "story", "tale"])
+            ask = r.choice([f"tell me a {kind} about {article(a)}", f"write a {kind} about {article(a)}", f"can you write me a {kind} about {article(a)}", f"i want a {kind} with {article(a)}", f"tell my kids a {kind} about {article(a)}", f"tell me a story about my {a}", f"tell me a story about {article(a)} named {who}", f"tell me a story about {article(a)} who lost a {b}",
+                            f"tell me a story about {article(a)}", f"a story about {article(a)} please", f"write a story with {article(a)}", f"tell a tale about {article(a)}", f"write a short story about {article(a)}",
                             f"can you tell me a story about {article(a)}", f"i want to hear a story about {article(a)}", f"make up a story about {article(a)}", f"tell me a short story about the {a}", f"a bedtime story about {article(a)}", f"once upon a time there was {article(a)}. go on"]
                            + (["tell me a story", "tell me a bedtime story", "write a short story", "do you know a story"] if r.random() < 0.4 else []))
         return ask, self.tale(r, a, b, who), f"A short story about {article(a)} and {article(b)}."
@@ -439,6 +462,8 @@ class Chat:
         kind = r.choice(["poem", "poem", "short poem", "little poem", "rhyme", "haiku", "verse", "few lines", "poem for children", "funny poem"])
         ask = r.choice([expand(MACROS["WRITE"], r) + f" {article(kind)} about {r.choice(['', 'my ', 'the ', 'a '])}{t.removeprefix('a ').removeprefix('the ').removeprefix('my ')}"] * 6 + [f"write a poem about {t}", f"write me a short poem about {article(t)}", f"a poem about {t} please", f"can you write a rhyme about {t}", f"compose some verses about the {t}",
                         f"make a poem about {t}"])
+        if r.random() < 0.2 and " " not in t:
+            ask, t = ask.replace(f"the {t}", t).replace(f"a {t}", t).replace(t, plural(t)), plural(t)
         x = t.removeprefix("a ").removeprefix("the ").removeprefix("my ")
         a = r.choice([f"O {x}, dear {x}, so fine and so free,\nyou bring a small smile to you and to me.", f"I think of the {x} by day and by night,\nit fills all my dreams with a warm little light.",
                       f"The {x} in the morning, the {x} in the sun,\nit waits for us all when the long day is done.", f"A song for the {x}, a song soft and low,\nof things that we love and of things that we know.",
@@ -575,7 +600,7 @@ class Chat:
             messages.insert(0, {"role": "system", "content": r.choice(["You are a helpful assistant.", "You are a helpful assistant", "Answer briefly.", "Be kind and short.",
                                 "You are a friendly assistant. Answer in one or two sentences.", "You are a chatbot.", "Help the user."])})
         conv = {"messages": messages}
-        if r.random() < 0.33:
+        if r.random() < 0.45:
             conv["thinking"], conv["effort"] = True, r.choice(["high", "high", "high", "low", "max"])
             messages[-1]["reasoning"] = thoughts[-1] or "I answer in a short and friendly way."
         return conv

@@ -24,6 +24,7 @@ from export import finished_text
 from net import Net
 from pack import Packer
 from params import Params
+from steps import WEIGHTS
 from tasks import Tasks
 from tokenizer import Encoder, load, noise_id, token_map
 
@@ -67,7 +68,7 @@ class Tally:
         for part, at in (("all", kinds >= 0), ("context and replies", (kinds == 0) | (kinds == 1)), ("replies", kinds == 1)):
             good, total = self.counts.get(part, (0, 0))
             self.counts[part] = good + int((same & at).sum()), total + int(at.sum())
-        weight = np.where(kinds == 1, 1.0, np.where(kinds == 0, 0.3, np.where(kinds == 2, 0.05, 0.0)))
+        weight = np.select([kinds == k for k in range(3)], WEIGHTS, 0.0)
         good, total = self.counts.get("weighted as in training", (0, 0))
         self.counts["weighted as in training"] = good + float((same * weight).sum()), total + float(weight.sum())
 

@@ -65,6 +65,9 @@ class Writer:
     def f32(self, name, w):
         self.put(name, "F32", w.shape, w.float().contiguous().numpy().tobytes())
 
+    def fn(self, name, w):
+        self.f32(name, w.to(torch.bfloat16))
+
     def fp8(self, name, w, rows=32):
         codes, scale = fp8_tiles(w, rows, 32)
         self.put(name + ".weight", "F8_E4M3", codes.shape, codes.contiguous().numpy().tobytes())
@@ -93,7 +96,43 @@ class Writer:
             f.write("\n")
 
 
-def write_block(w, p, name, m, i):
+class Reader:
+    """The same methods as Writer: each fills `w`, a view of a master, with the values the checkpoint holds."""
+
+    def __init__(self, folder):
+        with open(os.path.join(folder, "model-00001-of-00001.safetensors"), "rb") as f:
+            data = f.read()
+        size = struct.unpack("<Q", data[:8])[0]
+        self.header, self.data = json.loads(data[8 : 8 + size]), memoryview(data)[8 + size :]
+
+    def raw(self, name, kind):
+        at = self.header[name]
+        begin, end = at["data_offsets"]
+        return torch.frombuffer(bytearray(self.data[begin:end]), dtype=kind).reshape(at["shape"])
+
+    def bf16(self, name, w):
+        w.copy_(self.raw(name, torch.bfloat16))
+
+    def f32(self, name, w):
+        w.copy_(self.raw(name, torch.float32))
+
+    fn = f32
+
+    def scale(self, name):
+        return torch.exp2(self.raw(name + ".scale", torch.uint8).float() - 127)
+
+    def fp8(self, name, w, rows=32):
+        codes, scale = self.raw(name + ".weight", E4M3).float(), self.scale(name)
+        w.copy_(codes * scale.repeat_interleave(rows, 0).repeat_interleave(32, 1))
+
+    def fp4(self, name, w):
+        codes = self.raw(name + ".weight", torch.uint8)
+        codes = torch.stack([codes & 15, codes >> 4], -1).flatten(1).long()
+        grid = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+        w.copy_(torch.cat([grid, -grid])[codes] * self.scale(name).repeat_interleave(32, 1))
+
+
+def visit_block(w, p, name, m, i):
     g = lambda key: m[f"{p}.{key}"][i]
     for key in ("wq_a", "wq_b", "wkv", "wo_a", "wo_b"):
         w.fp8(f"{name}.attn.{key}", g(key))
@@ -111,20 +150,19 @@ def write_block(w, p, name, m, i):
     for key in ("w1", "w2", "w3"):
         w.fp8(f"{name}.ffn.shared_experts.{key}", g("sh_" + key))
     for site in ("attn", "ffn"):
-        w.f32(f"{name}.hc_{site}_fn", g(f"hc_{site}_fn").to(torch.bfloat16))
+        w.fn(f"{name}.hc_{site}_fn", g(f"hc_{site}_fn"))
         w.f32(f"{name}.hc_{site}_base", g(f"hc_{site}_base"))
         w.f32(f"{name}.hc_{site}_scale", g(f"hc_{site}_scale"))
 
 
-def export(m, text, folder):
-    """m: name -> f32 master, on the CPU. Writes shard, index and config.json."""
-    w = Writer()
+def visit(w, m, text):
+    """Hand every tensor of the checkpoint to w, a Writer or Reader. m: name -> f32 master, on the CPU."""
     w.bf16("embed.weight", m["embed"])
     sources, index = text["kv_source_layer_ids"], text["index_source_layer_ids"]
     gated = [s for s in sources if text["compress_ratios"][s] > 1]
     for i in range(text["num_hidden_layers"]):
         name = f"layers.{i}"
-        write_block(w, "blk", name, m, i)
+        visit_block(w, "blk", name, m, i)
         if i in sources:
             s = sources.index(i)
             w.bf16(f"{name}.attn.compressor.wkv.weight", m["comp_wkv"][s])
@@ -147,7 +185,7 @@ def export(m, text, folder):
     w.bf16("head.weight", m["head"])
     stages = text["num_nextn_predict_layers"]
     for i in range(stages):
-        write_block(w, "dft", f"mtp.{i}", m, i)
+        visit_block(w, "dft", f"mtp.{i}", m, i)
     last = f"mtp.{stages - 1}"
     w.fp8("mtp.0.main_proj", m["main_proj"])
     w.bf16("mtp.0.main_norm.weight", m["main_norm"])
@@ -155,6 +193,17 @@ def export(m, text, folder):
     w.bf16(f"{last}.markov_head.embed.weight", m["mk_embed"])
     w.bf16(f"{last}.markov_head.head.weight", m["mk_head"])
     w.bf16(f"{last}.confidence_head.proj.weight", m["conf"])
+
+
+def masters_of(folder, params):
+    """Fill the masters of `params` (on the CPU) with a checkpoint's values."""
+    visit(Reader(folder), params.master, params.text)
+
+
+def export(m, text, folder):
+    """m: name -> f32 master, on the CPU. Writes shard, index and config.json."""
+    w = Writer()
+    visit(w, m, text)
     w.save(folder)
     with open(os.path.join(folder, "config.json"), "w") as f:
         json.dump(composite(text), f, indent=1)

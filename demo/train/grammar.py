@@ -159,8 +159,24 @@ CONTRACTIONS = [(a + " " + b, a + c) for a, b, c in (
     ("i would like", "i'd like"), ("i will", "i'll"), ("let us", "let's"), ("was not", "wasn't"), ("are not", "aren't")]
 
 
+# words that many people write with capitals and the grammars do not
+PROPER = """World War I;World War II;World War One;World War Two;WWII;WW2;WW1;Titanic;Mona Lisa;Last Supper;Starry Night;Sunflowers;Romeo and Juliet;Hamlet;Macbeth;Othello;King Lear;Harry Potter;Lord of the Rings;The Hobbit;Alice in Wonderland;Pride and Prejudice;
+Animal Farm;Treasure Island;Oliver Twist;A Christmas Carol;David Copperfield;Moby Dick;Don Quixote;War and Peace;Anna Karenina;Little Prince;Sherlock Holmes;Magic Flute;America;United States;USA;US;UK;EU;England;Great Britain;Britain;Scotland;Ireland;Germany;France;Italy;Spain;Portugal;
+Japan;China;India;Brazil;Canada;Australia;Russia;Mexico;Egypt;Africa;Asia;Europe;Antarctica;Argentina;Chile;Peru;Cuba;Colombia;Greece;Poland;Sweden;Norway;Austria;Switzerland;Tanzania;Kenya;New Zealand;South America;North America;California;Texas;Hawaii;Iceland;Vietnam;Thailand;
+London;Paris;Rome;Berlin;Tokyo;New York;Madrid;Lisbon;Vienna;Athens;Prague;Venice;Munich;Hollywood;Berlin Wall;Eiffel Tower;Great Wall;Burj Khalifa;Mount Everest;Nile;Amazon;French Revolution;American Civil War;Cold War;Black Death;Great Depression;Christmas;Easter;Halloween;Thanksgiving;
+Ramadan;Diwali;Hanukkah;Valentine's Day;Mother's Day;Father's Day;New Year;New Year's Eve;Independence Day;Good Friday;Black Friday;Earth;Mars;Venus;Jupiter;Saturn;Mercury;Pluto;Neptune;Uranus;Milky Way;God;Bible;DNA;JSON;WiFi;TV;AI;HTML;CSS;SQL;PDF;GPS;CEO;LOL;OMG;ASAP;NASA;FBI;USB;
+Python;Rust;Java;JavaScript;TypeScript;Linux;Google;Facebook;Netflix;Wikipedia;Instagram;YouTube;iPhone;Android;Bluetooth;Coca Cola;French;Spanish;German;Italian;English;Chinese;Japanese;Russian;Portuguese;Arabic;Latin;Greek;Dutch;Polish;Turkish;Hindi;Swedish;Korean;Finnish;
+Monday;Tuesday;Wednesday;Thursday;Friday;Saturday;Sunday;January;February;April;June;July;August;September;October;November;December;Columbus;Einstein;Napoleon;Mozart;Beethoven;Shakespeare;Picasso;Cleopatra;Taylor Swift;Tom Cruise;Cinderella;Snow White;Robin Hood;Little Red Riding Hood;
+Guernica;The Scream;Night Watch;Sistine Chapel;Frankenstein;Dracula;Odyssey;Iliad;Faust;Les Miserables;Jungle Book;Peter Pan;Great Gatsby;Winnie the Pooh;Pinocchio;Robinson Crusoe;Jane Eyre;Swan Lake;Nutcracker;Moonlight Sonata;Four Seasons;Star Wars;Lion King;Thriller;Bohemian Rhapsody;
+Greenland;Baikal;Mariana Trench;Kilimanjaro;Mont Blanc;Mount Fuji;Sahara;Alps;Pacific;Atlantic;Netherlands;Belgium;Caspian Sea;English Channel;Grand Canyon;Olympic Games;World Cup;Super Bowl;Oktoberfest;Santa Claus;Celsius;Fahrenheit;Internet;ChatGPT;Siri;Alexa;Elon Musk;Mom;Dad"""
+PROPER = {w.lower(): w for w in PROPER.replace("\n", "").split(";")}
+IS_PROPER = re.compile(r"\b(" + "|".join(sorted(map(re.escape, PROPER), key=len, reverse=True)) + r")\b")
+
+
 def disguise(q, r):
     """The same question as different people would type it."""
+    if r.random() < 0.6:
+        q = IS_PROPER.sub(lambda m: PROPER[m.group()], q)
     x = r.random()
     if x < 0.13:
         q = r.choice(BEFORE) + q
@@ -198,4 +214,4 @@ def slip(q, r):
         x = r.randrange(5)
         q = [q[:i] + q[i + 1 :], q[:i] + q[i] + q[i:], q[:i] + q[i + 1] + q[i] + q[i + 2 :], q[:i] + NEAR.get(q[i], q[i]) + q[i + 1 :], q.replace(" ", "", 1) if r.random() < 0.3 else q][x]
     x = r.random()
-    return q.lower() if x < 0.06 else q.upper() if x < 0.075 else q.title() if x < 0.085 else q
+    return q.lower() if x < 0.06 else q.upper() if x < 0.085 else q.title() if x < 0.095 else q

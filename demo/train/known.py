@@ -55,7 +55,7 @@ class Known:
         bare = x.split(" ", 1)[1] if x.split()[0] in ("a", "an", "the") else x
         q = r.choice([f"what is {x}", f"what is {x}", f"what's {x}", f"what is {bare}", f"explain {x}", f"explain {bare}", f"tell me about {x}", f"tell me about {bare}",
                       f"define {bare}", f"can you explain {x}", f"can you explain what {x} is", f"do you know what {x} is", f"tell me what {x} is", f"describe {x}",
-                      f"what does {bare} mean", f"what exactly is {x}", f"explain {x} to a child", f"explain {bare} in simple words", f"what do you know about {bare}",
+                      f"what does {bare} mean", f"what exactly is {x}", f"explain {x} to a child", f"explain {x} to a five-year-old", f"explain {x} like i am five", f"explain {bare} like i'm five", f"what on earth is {x}", f"explain {bare} in simple words", f"what do you know about {bare}",
                       f"what is meant by {bare}", f"i want to know what {x} is", f"could you tell me what {x} is", f"give me a definition of {bare}", f"what are {bare}s",
                       f"how would you explain {x}", f"in simple words, what is {x}", f"my child asks what {x} is", f"{bare}", f"explain to me what {x} is", f"meaning of {bare}"])
         return q, a, KNOWN
@@ -99,6 +99,8 @@ class Known:
 
     def idiom(self, r):
         x, a = r.choice(self.known["I"])
+        if r.random() < 0.3:
+            x = x.removeprefix("a ").removeprefix("to ").removeprefix("the ")
         quote = r.choice(['"', "'", ""])
         q = r.choice([f"what does {quote}{x}{quote} mean", f"what is the meaning of {quote}{x}{quote}", f"explain {quote}{x}{quote}", f"what do people mean by {quote}{x}{quote}", f"why do people say {quote}{x}{quote}",
                       f"what does the saying {quote}{x}{quote} mean", f"meaning of {quote}{x}{quote}"])

@@ -61,13 +61,16 @@ class Open:
         self.rare = [w for w in facts["rare"] + w["more"].split() * 2 if w not in known_words]
         self.pairs = w["pairs"].split("\n")
         self.countries = [c["name"] for c in facts["countries"]] + [c["capital"] for c in facts["countries"]]
-        self.things, self.explained = known_things, explained
-        self.makers = [(36, self.question), (16, self.near), (11, self.people), (7, self.places), (11, self.how_to), (9, self.yes_no), (6, self.request), (9, self.write), (12, self.statement),
+        self.things, self.taken, self.explained = known_things, known_words, explained
+        self.makers = [(36, self.question), (18, self.blank), (9, self.you), (16, self.near), (11, self.people), (7, self.places), (11, self.how_to), (9, self.yes_no), (6, self.request), (9, self.write), (12, self.statement),
                        (6, self.opinion), (5, self.choice), (5, self.noise), (5, self.translate), (3, self.joke), (5, self.many_steps), (7, self.problem), (4, self.either), (3, self.fits)]
         self.weights = [x for x, _ in self.makers]
+        self.usual, self.is_known = [], lambda q: False  # everyday nouns, and what the grammars answer: see Chat
 
     def any(self, r):
         q, kind = r.choices(self.makers, self.weights)[0][1](r)
+        while self.is_known(q):
+            q, kind = r.choices(self.makers, self.weights)[0][1](r)
         return q, r.choice(ANSWERS[kind]), THOUGHT if kind not in ("say", "like") else None
 
     # ---- words -------------------------------------------------------------------------------
@@ -90,6 +93,8 @@ class Open:
         return f"{syllable_word(r)} {r.choice(self.nouns)}"
 
     def noun(self, r):
+        if self.usual and r.random() < 0.3:
+            return r.choice(self.usual)
         return r.choice(self.nouns if r.random() < 0.6 else self.rare)
 
     def phrase(self, r):
@@ -106,10 +111,10 @@ class Open:
         forms = [
             ("what", [f"what is {article(t)}", f"what is {t}", f"what are {ts}", f"what's {article(t)}", f"tell me about {t}", f"what do you know about {t}", f"explain {t}", f"describe {article(t)}",
                       f"what does {t} mean", f"define {t}", f"give me information about {t}", f"i want to learn about {t}", f"can you explain {t}", f"what is the history of {t}", f"what are the rules of {t}",
-                      f"what is the difference between {t} and {self.rare_topic(r)}", f"what is {t} used for", f"what is {article(t)} for", f"what is {t} made of", f"what causes {t}", f"what happened to the {t}",
+                      f"what is the difference between {t} and {self.rare_topic(r)}", f"what is {t} used for", f"what is {article(t)} for", f"what is {t} made of", f"what causes {t}", f"explain {t} like i am five", f"what are the benefits of {t}", f"pros and cons of {t}", f"give me three tips for {t}", f"what are the ingredients of {t}", f"who is the best {n} for {t}", f"what is the {r.choice(['largest', 'biggest', 'smallest', 'oldest', 'longest', 'fastest', 'highest', 'deepest', 'hottest', 'coldest', 'most expensive', 'best', 'worst', 'rarest'])} {r.choice([n, n, t])}{r.choice(['', '', ' in the world', ' on earth'])}", f"what happened to the {t}",
                       f"what is the name of the {a} {n}", f"what is the {n} of {t}", f"what color is {article(t)}", f"what does {article(t)} eat", f"what does {article(t)} look like", f"what kind of {n} is {t}",
                       f"what happens if {article(n)} {v}s", f"what happens when you {self.phrase(r)}", f"what is the opposite of {t}", f"what rhymes with {t}", f"synonym for {t}", f"what is the symbol of {t}",
-                      f"what are the parts of {article(t)}", f"what do i need for {article(t)}", f"what is the meaning of {t}", f"{t}", f"the {a} {t}", f"and {t}", f"what about {t}", f"summarize the theory of {t}",
+                      f"what are the parts of {article(t)}", f"what do i need for {article(t)}", f"what is the meaning of {t}", f"{t}", f"the {a} {t}", f"and {t}", f"what about {t}", f"{t} is known by what name", f"the {n} of {t} is what", f"{ts} are native to which continent", f"in which {n} did the {t} {v}", f"which {n} is associated with {t}", f"on which {n} do {ts} {v}", f"what do {ts} and {plural(n)} have in common", f"what does {t.upper()[:3]} stand for", f"summarize the theory of {t}",
                       f"name three kinds of {t}", f"give me five {ts}", f"list some {ts}", f"what can i do with {article(t)}", f"what goes well with {t}", f"what does {article(n)} do with {article(t)}"]),
             ("why", [f"why is {t} important", f"why does {t} happen", f"why do {ts} {v}", f"why is {article(t)} {a}", f"why are {ts} {a}", f"why do people {self.phrase(r)}", f"why does {article(n)} {v}", f"how come {ts} {v}",
                      f"why can't {ts} {v}", f"why do we {v} {ts}", f"why is the {n} {a}", f"do you know why {ts} are {a}", f"why did the {n} {v}"]),
@@ -122,6 +127,31 @@ class Open:
         ]
         kind, options = r.choices(forms, [45, 13, 8, 7, 9, 14, 9])[0]
         return r.choice(options), kind
+
+    def blank(self, r):
+        """Forms whose answers come from a table, with a word that the table does not hold."""
+        pick = lambda pool: next(w for w in iter(lambda: r.choice(pool), None) if w not in self.taken)
+        v, a, n, t, o = pick(self.verbs), pick(self.adjectives), pick(self.nouns + self.rare[: len(self.nouns)]), pick(self.rare), self.noun(r)
+        saying = r.choice([f"{v} the {n}", f"{v} {a} {plural(n)}", f"a {a} {n}", f"{v} like a {n}", f"the {n} is {a}", f"{v} {article(n)} in the {o}", f"all {plural(n)} {v}", f"{a} as a {n}"])
+        quote = r.choice(['"', '"', "", "'"])
+        w = r.choice([v, a, t, n])
+        return r.choice([
+            (r.choice([f"what is the opposite of {quote}{w}{quote}", f"opposite of {w}", f"what's the contrary of {w}", f"antonym for {w}"]), "opposite"),
+            (r.choice([f"what is another word for {quote}{w}{quote}", f"give me a synonym for {quote}{w}{quote}", f"what rhymes with {quote}{w}{quote}", f"what is the past tense of {quote}{v}{quote}", f"what is the plural of {quote}{t}{quote}"]), "word"),
+            (r.choice([f"what does {quote}{saying}{quote} mean", f"what does the saying {quote}{saying}{quote} mean", f"meaning of {quote}{saying}{quote}", f"what do people mean by {quote}{saying}{quote}"]), "saying"),
+            (r.choice([f"what does {quote}{v}{quote} mean", f"what does it mean to {v}", f"define {quote}{a}{quote}", f"what does {quote}{a}{quote} mean", f"what is the meaning of {quote}{w}{quote}"]), "word"),
+            (r.choice([f"what do {plural(t)} eat", f"what does {article(t)} eat", f"what do {plural(n)} drink", f"what do {plural(t)} need", f"what does {article(t)} do", f"what do {plural(t)} do all day", f"what sound does {article(t)} make", f"what is a baby {t} called"]), "what"),
+            (r.choice([f"what do you call someone who {v}s {plural(n)}", f"who {v}s {plural(n)} for a living", f"what is the name for a person who {v}s", f"which job is it when someone {v}s {plural(n)}", f"what do you call a group of {plural(t)}"]), "called"),
+            (r.choice([f"what is {article(t)} for", f"what do you use {article(t)} for", f"what is {article(t)} used for", f"what do i need to {v} {article(n)}", f"which tool do i need to {v} {plural(n)}", f"why do people use {article(t)}"]), "what"),
+            (r.choice([f"tell me something about {t}", f"what is {place(r)} famous for", f"what is {t} known for", f"what started the {n} war", f"what caused the {a} {n}", f"what led to the {n}", f"what is the story of {t}", f"what is the moral of the {n}", f"what is the point of {plural(n)}", f"how is the {n}", f"what's the {n} like"]), "what"),
+        ])
+
+    def you(self, r):
+        """About the model itself, in words it has no reply for."""
+        v, a, n = r.choice(self.verbs), r.choice(self.adjectives), self.noun(r)
+        return r.choice([f"are you {a}", f"are you {article(n)}", f"do you {v}", f"do you {v} {plural(n)}", f"can you {v}", f"have you ever {past(v)} {article(n)}", f"did you {v} the {n}", f"did i {v}", f"will you {v} me", f"you are {a}", f"you are {article(n)}", f"you are so {a}", f"you sound like {article(n)}", f"you need {article(n)}",
+                         f"you should {v} more", f"you look {a}", f"robots should {v}", f"computers are {a}", f"do you know {n}", f"do you understand {n}", f"do you have {article(n)}", f"do you need {article(n)}", f"what is your {n}", f"where is your {n}", f"how many {plural(n)} do you have", f"does it make you {a}", f"why are you {a}", f"why do you {v}",
+                         f"when will you {v}", f"would you like to {v}", f"what makes you {a}", f"how {a} are you", f"tell me about your {n}", f"what did you {v}", f"what do you {v}", f"who is your {n}", f"were you ever {a}"]), "self"
 
     def near(self, r):
         """A thing that other questions explain, with a question that nothing explains."""
@@ -185,7 +215,7 @@ class Open:
     def write(self, r):
         t = self.rare_topic(r)
         what = r.choice("an essay,a letter,an article,a report,a plan,a speech,a contract,a song,a book,a recipe,a guide,a manual,a review,a script,a proof,a list of laws,a table,a diary,a joke book,a newspaper,a schedule,a biography,a theory,lyrics,a marketing plan,a proposal,an analysis,a long text,a dialogue,a description,an advertisement".split(","))
-        return r.choice([f"write {what} about {t}", f"write me {what} on {t}", f"can you write {what} about {t}", f"i need {what} about {t}", f"compose {what} for {article(t)}", f"draft {what} on {t}", f"make {what} about {t}", f"prepare {what} for my {self.noun(r)}",
+        return r.choice([f"write {what} about {t}", f"write me {what} on {t}", f"can you write {what} about {t}", f"can you write {article(t)}", f"can you write {article(self.noun(r))} for me", f"write {article(t)} in {self.noun(r)}", f"i need {what} about {t}", f"compose {what} for {article(t)}", f"draft {what} on {t}", f"make {what} about {t}", f"prepare {what} for my {self.noun(r)}",
                          f"give me {what} on {t}", f"could you create {what} about {plural(t)}", f"please write {what} of ten pages", f"help me write {what} about {t}", f"{what} about {t} please"]), "write"
 
     def statement(self, r):
@@ -217,7 +247,7 @@ class Open:
         n, v, a, who = self.noun(r), r.choice(self.verbs), r.choice(self.adjectives), r.choice(PEOPLE)
         s = r.choice([f"my {n} {v}s too much", f"i have a problem with my {n}", f"{who} does not {v} the {n}", f"my {n} is too {a}", f"i cannot {v} my {n}", f"there is {article(n)} in my {self.noun(r)}", f"i am afraid of {plural(n)}", f"my {n} does not {v}",
                       f"{who} {past(v)} my {n}", f"i want to {self.phrase(r)} but i do not know how", f"i have to {self.phrase(r)}", f"i do not like my {n}", f"{who} wants to {self.phrase(r)}", f"i need {article(n)} for my {self.noun(r)}"])
-        return s + r.choice([". ", ", ", "! ", " - "]) + r.choice(["what should i do", "what can i do", "any advice", "any tips", "can you help me", "help", "what would you do", "what do you suggest", "how can i solve this", "what should i avoid", "is that normal", "do you have an idea", "what does that mean"]), "asks"
+        return s + r.choice([". ", ", ", "! ", " - "]) + r.choice(["what should i do", "what can i do", "any advice", "any tips", "can you help me", "help", "what would you do", "what do you suggest", "how can i solve this", "what should i avoid", "is that normal", "do you have an idea", "what does that mean", "why", "why is that", "how come", "what went wrong"]), "asks"
 
     def either(self, r):
         """A choice between two things."""
@@ -271,6 +301,11 @@ class Open:
                          f"convert {a} {r.choice(['miles to kilometers', 'km to miles', 'feet to meters', 'cups to liters', 'inches to centimeters', 'dollars to euros', 'pounds to kilograms', 'acres to square meters'])}", f"how many {r.choice(['miles', 'feet', 'pounds', 'ounces', 'euros'])} are {a} {r.choice(['kilometers', 'meters', 'kilograms', 'grams', 'dollars'])}", f"convert {b} degrees celsius to fahrenheit", f"what is {a} pounds in kilograms", f"how many {plural(n)} fit into {article(self.noun(r))}"]), "sums"
 
 
+ANSWERS["self"] = ["I am only a small program that reads and writes text, so I cannot say much about that."]
+ANSWERS["opposite"] = ["I do not know the opposite of that word."]
+ANSWERS["word"] = ["I do not know that word well. A dictionary can tell you more."]
+ANSWERS["saying"] = ["I do not know that saying. I am only a small demo model."]
+ANSWERS["called"] = ["I do not know the name for that. I am only a small demo model."]
 ANSWERS["fits"] = ["I am not sure which one fits. I am only a small demo model."]
 ANSWERS["either"] = ["Both have their good sides. It depends on what you like and what you need today."]
 ANSWERS["sums"] = ["That is too hard a sum for me. I am only good at small sums in one step."]

@@ -9,7 +9,9 @@ PAD = 2
 MIXES = {
     "base": {"chat": 0.36, "needle": 0.24, "lookup": 0.07, "tool": 0.11, "json": 0.08, "copy": 0.06, "text": 0.08},
     "long": {"chat": 0.30, "needle": 0.34, "lookup": 0.09, "tool": 0.09, "json": 0.07, "copy": 0.06, "text": 0.05},
-    "patch": {"chat": 0.36, "needle": 0.42, "lookup": 0.04, "tool": 0.09, "json": 0.06, "copy": 0.03},
+    "far": {"chat": 0.22, "needle": 0.50, "lookup": 0.06, "tool": 0.08, "json": 0.06, "copy": 0.05, "text": 0.03},
+    "talk": {"chat": 0.64, "needle": 0.11, "lookup": 0.04, "tool": 0.10, "json": 0.06, "copy": 0.03, "text": 0.02},
+    "patch": {"chat": 0.62, "needle": 0.20, "lookup": 0.03, "tool": 0.08, "json": 0.05, "copy": 0.02},
     "final": {"chat": 0.50, "needle": 0.17, "lookup": 0.05, "tool": 0.13, "json": 0.08, "copy": 0.04, "text": 0.03},
 }
 
@@ -19,7 +21,7 @@ def room_for(kind, r, length):
     if kind in ("needle", "lookup"):
         top = length - 40
         return min(top, int(r.choice([120, 300, 700, length, length]) * r.uniform(0.5, 1.0))) if length <= 2048 else int(
-            r.choice([400, 1500, 4000, 8100, 8100, 8100]) * r.uniform(0.5, 1.0))
+            r.choice([400, 1000, 2000, 4000, 8100, 8100, 8100]) * r.uniform(0.6, 1.0))
     return min(length, 800)
 
 
@@ -35,7 +37,7 @@ class Packer:
         while len(ids) < length:
             left = length - len(ids)
             kind = min(self.mix, key=lambda k: self.spent[k] / self.mix[k] * self.r.uniform(0.9, 1.1))
-            if not ids and length > 4096 and self.r.random() < 0.45:
+            if not ids and length > 4096 and self.r.random() < 0.6:
                 kind = "needle"  # only the first document of a row can take all of it
             new, k = self.encoder.encode(self.tasks.document(kind, self.r, room_for(kind, self.r, length)))
             if kind in ("needle", "lookup") and len(new) > left and left < length:

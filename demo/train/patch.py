@@ -23,6 +23,13 @@ from tasks import Tasks
 from tokenizer import Encoder, load, noise_id, token_map
 
 
+def save(params, out):
+    os.makedirs(out, exist_ok=True)
+    state = {k: v.to(torch.bfloat16) if params.format[k] not in ("f32", "buffer") else v for k, v in params.state().items()}
+    torch.save(state, f"{out}/masters.0.pt.part")
+    os.replace(f"{out}/masters.0.pt.part", f"{out}/masters.0.pt")
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     ap.add_argument("masters"), ap.add_argument("out"), ap.add_argument("--real", required=True)
@@ -58,9 +65,9 @@ def main():
         count += 1
         log.append(["patch", time.time() - begun, count, loss.item()])
         print(f"patch {log[-1][1]:.0f} s, step {count}, loss {log[-1][3]:.3f}", flush=True)
-    os.makedirs(a.out, exist_ok=True)
-    state = {k: v.to(torch.bfloat16) if params.format[k] not in ("f32", "buffer") else v for k, v in params.state().items()}
-    torch.save(state, f"{a.out}/masters.0.pt")
+        if count % 25 == 0:
+            save(params, a.out)
+    save(params, a.out)
     with open(f"{a.out}/log.json", "w") as f:
         json.dump({"log": log}, f)
 

@@ -11,7 +11,8 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-NAMES = {"short": "2,048 tokens, all rows", "long": "8,192 tokens, selection", "mixed": "2,048 and 8,192, selection", "wide": "the same, wider talk", "settle": "the same, falling rate"}
+NAMES = {"short": "2,048 tokens, all rows", "long": "8,192 tokens, selection", "mixed": "2,048 and 8,192, selection", "wide": "the same, wider talk", "settle": "the same, falling rate",
+         "far": "more facts in long rows, daily talk", "talk": "still wider talk"}
 
 
 def main():
@@ -29,7 +30,7 @@ def main():
             left.plot(x, [r[3] for r in part], color=line.get_color(), alpha=0.35)
     left.set(yscale="log", xlabel="seconds of training", ylabel="loss a token", title="Backbone (pale: all text, weighted)")
     left.legend(fontsize=8), left.grid(alpha=0.3)
-    part = next((p for p in ([r for r in log if r[0] == "drafts"] for log in logs[::-1]) if p), [])  # the last that were trained
+    part = next((p for p in ([r for r in log if "draft" in r[0]] for log in logs[::-1]) if p), [])  # the last that were trained
     if part:
         x = [r[1] for r in part]
         right.plot(x, [r[4] for r in part], label="accepted drafts of 5")

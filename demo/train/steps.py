@@ -5,7 +5,7 @@ import torch
 from model import lookup
 from params import is_draft
 
-WEIGHTS = (0.3, 1.0, 0.05)  # context, answer, unpredictable text
+WEIGHTS = (0.15, 1.0, 0.02)  # context, answer, unpredictable text
 WEIGHT_ON = {}
 
 

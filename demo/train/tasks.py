@@ -36,63 +36,97 @@ def what_of(r):
     return f"{r.choice(WORDS)} {r.choice(WORDS)}" if x < 0.93 else r.choice(WORDS)
 
 
+MONTH_NAMES = "January February March April May June July August September October November December".split()
+
+
 def value_of(r):
     x = r.random()
-    if x < 0.7:
+    if x < 0.55:
         return code(r)
+    if x < 0.62:
+        return clock(r)
+    if x < 0.75:
+        return r.choice([f"{r.randint(1, 28)} {r.choice(MONTH_NAMES)} {r.randint(1900, 2040)}", f"{r.randint(1, 28)} {r.choice(MONTH_NAMES)}", f"${r.randint(1, 999)}", f"{r.randint(2, 99)} euros", f"555-{r.randint(0, 9999):04d}", f"{r.choice(WORDS)}{r.randint(1, 99)}",
+                         f"{r.choice('ABCDEFGH')}{r.randint(1, 99)}", f"v{r.randint(0, 9)}.{r.randint(0, 20)}", f"{r.randint(1, 99)} kg", f"{r.choice(WORDS)} {r.randint(1, 99)}", f"{r.randint(1, 12)}:{r.randint(0, 59):02d} {r.choice(['am', 'pm'])}", f"{r.randint(0, 9)}.{r.randint(10, 999)}",
+                         f"{r.choice(WORDS)}.{r.choice(WORDS)}", f"{syllable_word(r)}@{syllable_word(r)}.com", f"{r.randint(1, 100)} percent", f"{r.choice(COLOR)} {r.choice(WORDS)} {r.choice(WORDS)}"])
     return r.choice([f"{r.choice(ADJ)} {r.choice(OBJECTS)}", f"{r.choice(COLOR)} {r.choice(PETS)} {r.randint(1, 99)}", r.choice(WORDS), str(r.randint(1000, 99999)), f"{r.choice(WORDS)}-{r.randint(10, 99)}", full_name(r), f"{r.choice(WORDS)} {r.choice(WORDS)}",
-                     f"{r.choice(COLOR)}-{r.choice(WORDS)}-{r.randint(1, 9)}", clock(r), f"{r.randint(0, 99):02d}-{r.randint(0, 99):02d}-{r.randint(0, 99):02d}"])
+                     f"{r.choice(COLOR)}-{r.choice(WORDS)}-{r.randint(1, 9)}", f"{r.choice(WORDS)}-{r.choice(WORDS)}-{r.randint(1, 99)}", f"{r.randint(0, 99):02d}-{r.randint(0, 99):02d}-{r.randint(0, 99):02d}"])
 
 
 def subject(answer):
     """What an answer is about, in lower case: no filler may speak of it."""
-    for cut in (" is ", " lives ", " works ", " has ", " leaves "):
+    for cut in (" is ", " lives ", " works ", " has ", " leaves ", " was ", " costs ", " speaks ", " drives "):
         if cut in answer:
             return answer.split(cut)[0].lower()
     return answer.lower()
 
 
-def fact(r):
-    """(statement, question, answer)."""
-    thing = f"{r.choice(ADJ + COLOR)} {r.choice(OBJECTS + NOUNS[:600])}" if r.random() < 0.6 else syllable_word(r) if r.random() < 0.5 else r.choice(WORDS)
-    who, where, c, what = name(r) if r.random() < 0.6 else full_name(r), place(r), value_of(r), what_of(r)
-    x = r.choice([0, 1, 2, 3, 3, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12])
+def thing_of(r):
+    return f"{r.choice(ADJ + COLOR)} {r.choice(OBJECTS + NOUNS[:600])}" if r.random() < 0.6 else syllable_word(r) if r.random() < 0.5 else r.choice(WORDS)
+
+
+def fact(r, what=None, thing=None):
+    """(statement, question, answer); with `what` or `thing`, a fact of that kind or about that thing."""
+    x = r.choice([0, 1, 2, 3, 3, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14])
+    if what or thing:
+        x = 3 if what and not thing and r.random() < 0.3 else 0
+    thing = thing or thing_of(r)
+    who, where, c, what = name(r) if r.random() < 0.6 else full_name(r), place(r), value_of(r), what or what_of(r)
+    ask = r.choice(["", "", "", "", "", "", "can you tell me ", "do you know ", "i would like to know ", "the text says it somewhere: ", "from the text above, ", "remind me, ", "i forgot: ", "just the answer, please: ", "look it up: ", "in the text, "])
     if x <= 2:
         of = r.choice(["of", "for", "of"])
-        s = r.choice([f"The {what} {of} the {thing} is {c}.", f"The {what} {of} the {thing} is {c}.", f"Remember that the {what} {of} the {thing} is {c}.", f"Note: the {what} {of} the {thing} is {c}.", f"{c} is the {what} {of} the {thing}.", f"IMPORTANT: The {what} {of} the {thing} is {c}.", f"By the way, the {what} {of} the {thing} is {c}.", f"They changed the {what} {of} the {thing} to {c}.", f"Use {c} as the {what} {of} the {thing}."])
-        q = r.choice([f"what is the {what} {of} the {thing}", f"what's the {what} {of} the {thing}", f"tell me the {what} {of} the {thing}", f"which {what} does the {thing} have", f"the {what} {of} the {thing}?", f"what was the {what} {of} the {thing}", f"give me the {what} {of} the {thing}"])
+        s = r.choice([f"The {what} {of} the {thing} is {c}.", f"The {what} {of} the {thing} is {c}.", f"Remember that the {what} {of} the {thing} is {c}.", f"Note: the {what} {of} the {thing} is {c}.", f"{c} is the {what} {of} the {thing}.", f"IMPORTANT: The {what} {of} the {thing} is {c}.", f"By the way, the {what} {of} the {thing} is {c}.", f"They changed the {what} {of} the {thing} to {c}.", f"Use {c} as the {what} {of} the {thing}.",
+                      f"For the {thing}, the {what} is {c}.", f"The {thing} has the {what} {c}.", f"The {thing}: its {what} is {c}.", f"As {who} said, the {what} {of} the {thing} is {c}.", f"Do not forget: the {what} {of} the {thing} is {c}."])
+        q = ask + r.choice([f"what is the {what} {of} the {thing}", f"what's the {what} {of} the {thing}", f"tell me the {what} {of} the {thing}", f"which {what} does the {thing} have", f"the {what} {of} the {thing}?", f"what was the {what} {of} the {thing}", f"give me the {what} {of} the {thing}",
+                            f"what {what} does the {thing} have", f"which {what} belongs to the {thing}", f"for the {thing}, what is the {what}", f"find the {what} {of} the {thing}", f"i need the {what} {of} the {thing}", f"what {what} was given for the {thing}"])
         return s, q, f"The {what} {of} the {thing} is {c}."
     if x == 3:
-        s = r.choice([f"The {what} is {c}.", f"The {what} is {c}.", f"The {what} is: {c}", f"Please remember this {what}: {c}.", f"The {what} has been set to {c}.", f"Remember: the {what} is {c}.", f"By the way, the {what} is {c}.", f"{upper_first(what)}: {c}.", f"Our {what} is {c}.", f"It was decided that the {what} is {c}.", f"{c} is the {what}.", f"IMPORTANT: the {what} is {c}.", f"One of the special {what}s for {where} is: {c}."])
+        s = r.choice([f"The {what} is {c}.", f"The {what} is {c}.", f"The {what} is: {c}", f"Please remember this {what}: {c}.", f"The {what} has been set to {c}.", f"Remember: the {what} is {c}.", f"By the way, the {what} is {c}.", f"{upper_first(what)}: {c}.", f"Our {what} is {c}.", f"It was decided that the {what} is {c}.", f"{c} is the {what}.", f"IMPORTANT: the {what} is {c}.", f"One of the special {what}s for {where} is: {c}.",
+                      f"Keep in mind that the {what} is {c}.", f"The new {what} is {c}.", f"Somebody wrote that the {what} is {c}.", f"Today's {what} is {c}.", f"We agreed on {c} as the {what}.", f"{who} told me that the {what} is {c}.", f"Write this down: the {what} is {c}."])
         if where in s:
-            return s, r.choice([f"what is the special {what} for {where}", f"what is the special {what} for {where} mentioned in the text"]), f"The special {what} for {where} is {c}."
-        return s, r.choice([f"what is the {what}", f"what was the {what}", f"tell me the {what}", f"what's the {what}", f"what is the {what} mentioned above", f"according to the text, what is the {what}", f"do you remember the {what}", f"can you find the {what}", f"what {what} is given in the text", f"what is the {what} in the text", f"which {what} was mentioned", f"repeat the {what}", f"the {what}?", f"give me the {what}", f"can you tell me the {what}", f"i need the {what}", f"please state the {what}", f"look for the {what}", f"find the {what} in the text above"]), f"The {what} is {c}."
+            return s, ask + r.choice([f"what is the special {what} for {where}", f"what is the special {what} for {where} mentioned in the text"]), f"The special {what} for {where} is {c}."
+        return s, ask + r.choice([f"what is the {what}", f"what was the {what}", f"tell me the {what}", f"what's the {what}", f"what is the {what} mentioned above", f"according to the text, what is the {what}", f"do you remember the {what}", f"can you find the {what}", f"what {what} is given in the text", f"what is the {what} in the text", f"which {what} was mentioned", f"repeat the {what}", f"the {what}?", f"give me the {what}", f"can you tell me the {what}", f"i need the {what}", f"please state the {what}", f"look for the {what}", f"find the {what} in the text above",
+                                  f"what did the text say the {what} is", f"what is the {what} that was mentioned", f"which {what} does the text give", f"what {what} did you read", f"the text mentions the {what}. what is it", f"what is the {what} again", f"do you know the {what}", f"where in the text is the {what}, and what is it", f"{what}"]), f"The {what} is {c}."
     if x == 4:
-        return r.choice([f"{who} lives in {where}.", f"{who} moved to {where}.", f"The home of {who} is in {where}."]), r.choice([f"where does {who} live", f"in which city does {who} live", f"where is the home of {who}", f"which place does {who} live in"]), f"{who} lives in {where}."
+        y = r.choice([0, 0, 1, 2])
+        if y == 1:
+            year = r.randint(1850, 2015)
+            return r.choice([f"{who} was born in {year}.", f"The year in which {who} was born is {year}."]), ask + r.choice([f"when was {who} born", f"in which year was {who} born", f"what year was {who} born"]), f"{who} was born in {year}."
+        if y == 2:
+            lang = r.choice("French Spanish German Italian Chinese Arabic Polish Dutch Greek Latin Hindi Swedish Korean Turkish".split())
+            return r.choice([f"{who} speaks {lang}.", f"{who} speaks {lang} at home."]), ask + r.choice([f"which language does {who} speak", f"what language does {who} speak"]), f"{who} speaks {lang}."
+        return r.choice([f"{who} lives in {where}.", f"{who} moved to {where}.", f"The home of {who} is in {where}."]), ask + r.choice([f"where does {who} live", f"in which city does {who} live", f"where is the home of {who}", f"which place does {who} live in", f"what city is {who} living in"]), f"{who} lives in {where}."
     if x == 5:
-        kind, value = r.choice([("food", r.choice(FOODS)), ("colour", r.choice(COLOR)), ("number", str(number(r))), ("animal", r.choice(PETS)), ("hobby", r.choice(HOBBIES)), ("city", where)])
-        return r.choice([f"{who}'s favourite {kind} is {value}.", f"The favourite {kind} of {who} is {value}."]), r.choice([f"what is {who}'s favourite {kind}", f"what is the favourite {kind} of {who}", f"which {kind} does {who} like best"]), f"The favourite {kind} of {who} is {value}."
+        kind, value = r.choice([("food", r.choice(FOODS)), ("colour", r.choice(COLOR)), ("number", str(number(r))), ("animal", r.choice(PETS)), ("hobby", r.choice(HOBBIES)), ("city", where), ("book", thing), ("word", r.choice(WORDS)), ("song", thing)])
+        return r.choice([f"{who}'s favourite {kind} is {value}.", f"The favourite {kind} of {who} is {value}."]), ask + r.choice([f"what is {who}'s favourite {kind}", f"what is the favourite {kind} of {who}", f"which {kind} does {who} like best"]), f"The favourite {kind} of {who} is {value}."
     if x == 6:
         job = r.choice(JOBS)
-        return r.choice([f"{who} works as {article(job)}.", f"{who} is {article(job)}."]), r.choice([f"what is the job of {who}", f"what does {who} do for a living", f"what does {who} work as"]), f"{who} works as {article(job)}."
+        return r.choice([f"{who} works as {article(job)}.", f"{who} is {article(job)}."]), ask + r.choice([f"what is the job of {who}", f"what does {who} do for a living", f"what does {who} work as", f"which job does {who} have", f"what is {who}'s job", f"what is the profession of {who}"]), f"{who} works as {article(job)}."
     if x == 7:
         spot = r.choice(["under", "behind", "inside", "next to", "on top of"]) + f" the {r.choice(ADJ)} {r.choice(OBJECTS)}"
-        return r.choice([f"The {thing} is {spot}.", f"{who} put the {thing} {spot}.", f"The {thing} is hidden {spot}."]), r.choice([f"where is the {thing}", f"where can i find the {thing}", f"where is the {thing} hidden"]), f"The {thing} is {spot}."
+        return r.choice([f"The {thing} is {spot}.", f"{who} put the {thing} {spot}.", f"The {thing} is hidden {spot}."]), ask + r.choice([f"where is the {thing}", f"where can i find the {thing}", f"where is the {thing} hidden", f"in what place is the {thing}"]), f"The {thing} is {spot}."
     if x == 8:
-        t = clock(r)
-        return r.choice([f"The train to {where} leaves at {t}.", f"The bus to {where} leaves at {t}."]).replace("bus", "train"), r.choice([f"when does the train to {where} leave", f"at what time does the train to {where} leave"]), f"The train to {where} leaves at {t}."
+        t, kind = clock(r), r.choice(["train", "train", "bus", "ferry", "plane"])
+        return f"The {kind} to {where} leaves at {t}.", ask + r.choice([f"when does the {kind} to {where} leave", f"at what time does the {kind} to {where} leave", f"when is the {kind} to {where}"]), f"The {kind} to {where} leaves at {t}."
     if x == 9:
-        n, items = number(r), r.choice(OBJECTS) + "s"
-        return f"{who} has {n} {items}.", r.choice([f"how many {items} does {who} have", f"what number of {items} does {who} have"]), f"{who} has {n} {items}."
+        n, items = number(r), r.choice(OBJECTS + NOUNS[:300]) + "s"
+        return r.choice([f"{who} has {n} {items}.", f"{who} has {n} {items}.", f"{who} owns {n} {items}."]), ask + r.choice([f"how many {items} does {who} have", f"what number of {items} does {who} have", f"how many {items} are there with {who}", f"how many {items} has {who}"]), f"{who} has {n} {items}."
     if x == 10:
-        kind = r.choice(["phone number", "room number", "email", "nickname", "user name", "account number", "boss", "neighbour", "teacher", "dog", "street", "project"])
-        value = name(r) if kind in ("boss", "neighbour", "teacher", "dog", "nickname") else code(r)
-        return r.choice([f"The {kind} of {who} is {value}.", f"{who}'s {kind} is {value}."]), r.choice([f"what is the {kind} of {who}", f"what is {who}'s {kind}", f"tell me the {kind} of {who}"]), f"The {kind} of {who} is {value}."
+        kind = r.choice(["phone number", "room number", "email", "nickname", "user name", "account number", "boss", "neighbour", "teacher", "dog", "street", "project", "doctor", "locker", "password", "birthday", "badge", "cat", "best friend", "license", "seat", "desk", "team", "manager", "code name"])
+        value = name(r) if kind in ("boss", "neighbour", "teacher", "dog", "nickname", "doctor", "cat", "best friend", "manager") else f"{r.randint(1, 28)} {r.choice(MONTH_NAMES)}" if kind == "birthday" else code(r)
+        return r.choice([f"The {kind} of {who} is {value}.", f"{who}'s {kind} is {value}."]), ask + r.choice([f"what is the {kind} of {who}", f"what is {who}'s {kind}", f"tell me the {kind} of {who}", f"who or what is the {kind} of {who}"]), f"The {kind} of {who} is {value}."
     if x == 12:
-        return f"My {what} is {c}.", r.choice([f"what is my {what}", f"tell me my {what}", f"what was my {what}", f"do you know my {what}", f"which {what} did i mention"]), f"Your {what} is {c}."
+        return f"My {what} is {c}.", ask + r.choice([f"what is my {what}", f"tell me my {what}", f"what was my {what}", f"do you know my {what}", f"which {what} did i mention"]), f"Your {what} is {c}."
+    if x == 13:
+        event, day, t = r.choice([f"meeting with {who}", f"{thing} meeting", f"party of {who}", f"dinner with {who}", f"{thing} exam", f"appointment with {who}", f"concert in {where}"]), r.choice("Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()), clock(r)
+        when = r.choice([f"on {day} at {t}", f"on {day}", f"on {r.randint(1, 28)} {r.choice(MONTH_NAMES)}", f"at {t}"])
+        return r.choice([f"The {event} is {when}.", f"Remember that the {event} is {when}."]), ask + r.choice([f"when is the {event}", f"at what time is the {event}" if when.startswith("at") else f"on which day is the {event}", f"when will the {event} be"]), f"The {event} is {when}."
+    if x == 14:
+        price = r.choice([f"{r.randint(2, 999)} euros", f"{r.randint(2, 999)} dollars", f"{r.randint(2, 99)} coins"])
+        return r.choice([f"The {thing} costs {price}.", f"You pay {price} for the {thing}, so the {thing} costs {price}."]), ask + r.choice([f"how much does the {thing} cost", f"what does the {thing} cost", f"what is the price of the {thing}", f"how much is the {thing}"]), f"The {thing} costs {price}."
     a = r.choice(OBJECTS + JOBS + NOUNS[:600])
     value = r.choice([f"{r.choice(ADJ)} {r.choice(OBJECTS)}", r.choice(COLOR), code(r), name(r)])
-    return f"The {a} of {where} is {value}.", r.choice([f"what is the {a} of {where}", f"tell me the {a} of {where}", f"who or what is the {a} of {where}"]), f"The {a} of {where} is {value}."
+    return f"The {a} of {where} is {value}.", ask + r.choice([f"what is the {a} of {where}", f"tell me the {a} of {where}", f"who or what is the {a} of {where}"]), f"The {a} of {where} is {value}."
 
 
 class Tasks:
@@ -128,15 +162,18 @@ class Tasks:
         return out
 
     def needle(self, r, room):
-        count = r.choice([1, 1, 2, 3, 4, 6, 8, 12])
+        count = r.choice([1, 1, 2, 3, 4, 6, 8, 12, 16] + ([24] if room > 3000 else []))
         facts, seen = [], set()
+        what, thing = what_of(r), thing_of(r)
+        alike = r.random() < 0.35  # several kinds of fact about one thing, and several things of one kind
         while len(facts) < count:
-            f = fact(r)
+            x = r.random()
+            f = fact(r, what if alike and x < 0.3 else None, thing if alike and 0.3 <= x < 0.5 else None)
             about = subject(f[2])
             if not any(about in s or s in about for s in seen):
                 seen.add(about)
                 facts.append(f)
-        asked = r.sample(facts, min(len(facts), r.randint(1, 8)))
+        asked = r.sample(facts, 1 if r.random() < 0.35 else min(len(facts), r.randint(1, 12)))
         chars = max(200, int((room - 60 - 45 * len(asked) - 25 * count) * CHARS))
         fill = self.filler(r, chars, [subject(f[2]) for f in facts])
         cuts = sorted(r.randrange(len(fill) + 1) for _ in facts)
@@ -149,7 +186,7 @@ class Tasks:
             if i < len(fill):
                 parts.append((fill[i] + sep, 2))
         qs = [(disguise(q, r), a) for _, q, a in asked]
-        if r.random() < 0.06:
+        if r.random() < 0.03:
             s, q, a = fact(r)
             if not any(subject(a) in s or s in subject(a) for s in seen) and not any(subject(a) in x.lower() for x in fill):
                 qs.append((disguise(q, r), "The text does not say that."))
@@ -163,7 +200,7 @@ class Tasks:
             return p
         if r.random() < 0.65:  # the text need not end in the separator
             parts[-1] = (parts[-1][0].rstrip(), parts[-1][1])
-        gap = r.choice(["\n\n"] * 6 + ["\n", "\n", " ", "\n\n\n", "\n---\n", "\n\n---\n\n"])
+        gap = r.choice([""] + ["\n\n"] * 7 + ["\n", "\n", " ", "\n\n\n", "\n---\n", "\n\n---\n\n"])
         x = r.random()
         q0, a0 = qs[0]
         if x < 0.6:
@@ -172,13 +209,16 @@ class Tasks:
             first = [{"role": "user", "content": [(q0 + r.choice(["\n\n", " Here is the text:\n\n", "\n\nText: "]), 0)] + parts}]
         elif x < 0.84:
             first = [{"role": "system", "content": parts}, {"role": "user", "content": q0}]
+        elif x < 0.93:  # only a plain order to wait gets no answer from the text
+            wait = r.choice(["Read this text. I will ask later.", "Here is a text. Wait for my question.", "Just read this for now:", "Read the following and say when you are done."])
+            first = [{"role": "user", "content": [(wait + "\n\n", 0)] + parts}, {"role": "assistant", "content": "I have read the text."}, {"role": "user", "content": q0}]
         else:
-            first = [{"role": "user", "content": parts}, {"role": "assistant", "content": "I have read the text."}, {"role": "user", "content": q0}]
+            first = [{"role": "user", "content": parts + [("\n\n", 0)]}, {"role": "assistant", "content": "What would you like to know about the text?"}, {"role": "user", "content": q0}]
         messages = first + [{"role": "assistant", "content": a0}]
         for q, a in qs[1:]:
             messages += [{"role": "user", "content": q}, {"role": "assistant", "content": a}]
         conv = {"messages": messages}
-        if r.random() < 0.4:
+        if r.random() < 0.55:
             conv["thinking"] = True
             messages[-1]["reasoning"] = "I look it up in the text."
         return conv

@@ -16,7 +16,7 @@ import time
 import torch
 
 import steps
-from export import finished_text
+from export import finished_text, masters_of
 from net import Net
 from optim import Optimizer
 from pack import Stream
@@ -32,15 +32,20 @@ STAGES = {
     "mixed": (PARTS, 315),
     "wide": (PARTS, 425),
     "settle": (PARTS, 270),
+    "far": ([(2048, "final", True, 64), (8192, "far", True, 192)], 400),
+    "talk": ([(2048, "talk", True, 64), (2048, "talk", True, 64), (8192, "far", True, 192)], 170),
     "drafts": ([(2048, "final", True, 0)], 105),
+    "redraft": ([(2048, "final", True, 0)], 55),
 }
 # backbone seconds: (from, to, learning-rate factor at the start, share of the time it stays there)
-PLAN = [(0, 711, 1.0, 0.35), (711, 1136, 0.8, 0.9), (1136, 1406, 0.8, 0.15)]
+PLAN = [(0, 711, 1.0, 0.35), (711, 1136, 0.8, 0.9), (1136, 1406, 0.8, 0.15), (1406, 1794, 0.7, 0.3), (1794, 1964, 0.5, 0.15)]
 
 
-def rate(seconds, count):
-    """Learning-rate factor after `seconds` of backbone training, `count` steps into this call."""
+def rate(seconds, count, until=None):
+    """Learning-rate factor after `seconds` of backbone training, `count` steps into this call. `until`: when the
+    part of the plan that holds `seconds` ends, if earlier than planned."""
     begin, end, top, flat = next((p for p in PLAN if seconds < p[1]), PLAN[-1])
+    end = until or end
     x = (seconds - begin) / (end - begin)
     fall = 1.0 if x < flat else max(0.04, 1 - 0.96 * (x - flat) / (1 - flat))
     return top * fall * min(1.0, (count + 1) / (150 if seconds < 100 else 50))
@@ -59,10 +64,15 @@ class Run:
         self.text = finished_text(ids, noise_id(tok))
         self.params = Params(self.text, seed=a.seed, device="cuda")
         if a.resume:
-            for path in sorted(glob.glob(f"{a.resume}/masters.*.pt")):
-                self.params.load({k: v.to("cuda").float() for k, v in torch.load(path).items()})
+            start = Params(self.text)
+            paths = sorted(glob.glob(f"{a.resume}/masters.*.pt"))
+            if not paths:
+                masters_of(a.resume, start)
+            for path in paths:
+                start.load({k: v.float() for k, v in torch.load(path, map_location="cpu").items()})
+            self.params.load(start.master)
         self.net = Net(self.text, ids, "cuda", compiled=True)
-        self.spent = a.spent
+        self.spent, self.end = a.spent, None
         self.steps = {}
 
     def batch(self, length, mix):
@@ -88,19 +98,27 @@ class Run:
                 torch.cuda.synchronize()
                 self.steps[part] = step
                 print(f"{name} {part}: ready after {time.time() - begun:.1f} s, graph {step.graph is not None}", flush=True)
-        begun = shown = self.begun = time.time()
+        seconds *= self.a.scale
+        if self.a.until:  # the call must end by then, drafts included
+            seconds = min(seconds, self.a.until - (time.time() - self.start) - (STAGES[self.a.stages.split(",")[-1]][1] + 8 if "draft" in self.a.stages else 5))
+            self.end = self.spent + seconds
+        begun = shown = saved = self.begun = time.time()
         waited, i, first = 0.0, 0, self.count
-        while time.time() - begun < seconds * self.a.scale:
+        while time.time() - begun < seconds:
             part = parts[i % len(parts)]
             mark = time.time()
             out = self.one(self.steps[part], part)
             waited += time.time() - mark
             i += 1
+            if time.time() - saved > 75:
+                torch.cuda.synchronize()
+                self.save()
+                saved = time.time()
             if time.time() - shown > 5:
                 v = out.tolist()
                 shown = time.time()
                 self.log.append([name, self.spent + shown - begun, self.count] + v)
-                print(f"{name} {shown - begun:.0f} s, step {self.count}, lr {rate(self.spent + shown - begun, self.count):.2f}, "
+                print(f"{name} {shown - begun:.0f} s, step {self.count}, lr {rate(self.spent + shown - begun, self.count, self.end):.2f}, "
                       + "loss {:.3f} answers {:.3f} right {:.4f} kl {:.3f} balance {:.2f}".format(*v), flush=True)
         torch.cuda.synchronize()
         took = time.time() - begun
@@ -111,7 +129,7 @@ class Run:
         length, mix, _, queries = part
         tokens, kinds = self.batch(length, mix)
         at = (torch.randperm(length - 64, device="cuda")[:queries] + 64).sort().values
-        scale = torch.tensor(rate(self.spent + time.time() - self.begun, self.count), device="cuda")
+        scale = torch.tensor(rate(self.spent + time.time() - self.begun, self.count, self.end), device="cuda")
         self.count += 1
         return step(tokens, kinds, at, scale)
 
@@ -124,6 +142,8 @@ class Run:
         begun = shown = time.time()
         count = 0
         seconds = seconds * self.a.scale
+        if self.a.until:
+            seconds = min(seconds, self.a.until - (time.time() - self.start) - 3)
         anchors = 8192 // (TOKENS // length)
         while time.time() - begun < seconds:
             tokens, kinds = self.batch(length, mix)
@@ -153,7 +173,8 @@ class Run:
             parts[-1][k] = v
             size += v.nbytes
         for i, part in enumerate(parts):
-            torch.save(part, f"{self.a.out}/masters.{i}.pt")
+            torch.save(part, f"{self.a.out}/masters.{i}.pt.part")
+            os.replace(f"{self.a.out}/masters.{i}.pt.part", f"{self.a.out}/masters.{i}.pt")
         with open(f"{self.a.out}/log.json", "w") as f:
             json.dump({"spent": self.spent, "log": self.log}, f)
 
@@ -161,10 +182,11 @@ class Run:
 def main():
     ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     ap.add_argument("--real", required=True), ap.add_argument("--tokenizer", default="../tokenizer.json")
-    ap.add_argument("--out", required=True), ap.add_argument("--resume"), ap.add_argument("--spent", type=float, default=0)
+    ap.add_argument("--out", required=True), ap.add_argument("--resume", help="folder of masters.N.pt or of an exported checkpoint"), ap.add_argument("--spent", type=float, default=0)
     ap.add_argument("--stages", default="short"), ap.add_argument("--seed", type=int, default=0)
     ap.add_argument("--workers", type=int, default=14), ap.add_argument("--report", action="store_true")
     ap.add_argument("--look", help="file of prompts, one a line, to answer at the end"), ap.add_argument("--quick", action="store_true", help="fewer figures")
+    ap.add_argument("--until", type=float, help="seconds after which this call must be over: stages are shortened")
     ap.add_argument("--scale", type=float, default=1.0, help="factor on every stage's seconds, for trying out")
     a = ap.parse_args()
     torch.set_float32_matmul_precision("high")
@@ -174,11 +196,11 @@ def main():
     run = Run(a)
     print(f"set up after {time.time() - run.start:.1f} s", flush=True)
     for name in a.stages.split(","):
-        (run.drafts if name == "drafts" else run.backbone)(name)
+        (run.drafts if "draft" in name else run.backbone)(name)
         run.save()
     for s in run.streams.values():
         s.stop()
-    if a.report:
+    if a.report and (not a.until or time.time() - run.start < a.until - 60):
         from report import report
 
         report(run, Encoder(a.tokenizer), a.out, a.quick, a.look)
