@@ -16,6 +16,8 @@ use crate::{NAME, cache, driver, nvrtc};
 
 /// The least compute capability: its tensor cores multiply BF16.
 const LEAST: (u32, u32) = (8, 0);
+/// From this one on every kernel waits by itself for the launch before it (`IN_ORDER` of the prelude).
+const IN_ORDER: (u32, u32) = (9, 0);
 
 /// Rows of the matrices that measure it, and how often they are multiplied.
 const MATMUL_SIDE: i32 = 8192;
@@ -185,7 +187,8 @@ impl Cuda {
         if grid.contains(&0) {
             return Ok(());
         }
-        let shape = Shape { grid, lanes: kernel.lanes, shared: kernel.shared };
+        let early = self.about.capability >= IN_ORDER;
+        let shape = Shape { grid, lanes: kernel.lanes, shared: kernel.shared, early };
         let enqueued = self.driver.launch(function, args, shape);
         enqueued.map_err(|what| failed(format!("{}: {what}", kernel.name)))
     }

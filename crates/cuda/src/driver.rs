@@ -86,6 +86,8 @@ pub struct Shape {
     pub lanes: u32,
     /// Bytes of shared memory beside what the kernel declares.
     pub shared: u32,
+    /// Whether it may be on the device before the launch before it has ended, for which it waits itself.
+    pub early: bool,
 }
 
 // SAFETY: the handles may be used from any thread; every method makes the context current first, and
@@ -298,18 +300,29 @@ impl Driver {
     /// Enqueues a launch; `args` are the bytes of the kernel's one argument.
     pub fn launch(&self, function: Function, args: &[u8], shape: Shape) -> Result<(), Said> {
         self.bind()?;
-        let Shape { grid: [x, y], lanes, shared } = shape;
+        let Shape { grid: [x, y], lanes, shared, early } = shape;
         let mut params = [args.as_ptr().cast_mut().cast::<c_void>()];
-        // SAFETY: the driver copies the argument's bytes, whose number the caller has checked.
+        let mut value = sys::CUlaunchAttributeValue { pad: [0; 64] };
+        value.programmaticStreamSerializationAllowed = 1;
+        let id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+        let mut attribute = sys::CUlaunchAttribute { id, pad: [0; 4], value };
+        let config = sys::CUlaunchConfig {
+            gridDimX: x,
+            gridDimY: y,
+            gridDimZ: 1,
+            blockDimX: lanes,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: shared,
+            hStream: self.stream,
+            attrs: &raw mut attribute,
+            numAttrs: early.into(),
+        };
+        // SAFETY: the driver copies the argument's bytes, whose number the caller has checked, and the
+        // one attribute.
         unsafe {
-            result::launch_kernel(
-                function.0,
-                (x, y, 1),
-                (lanes, 1, 1),
-                shared,
-                self.stream,
-                &mut params,
-            )
+            let none = std::ptr::null_mut();
+            sys::cuLaunchKernelEx(&raw const config, function.0, params.as_mut_ptr(), none).result()
         }
         .map_err(|error| said(&format!("a launch of {x} x {y} groups of {lanes}"), error))
     }

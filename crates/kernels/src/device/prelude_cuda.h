@@ -16,10 +16,23 @@ typedef long long i64;
 #define ARGS_REF(T) const T&
 #define UNROLL _Pragma("unroll")
 
-#define KERNEL(name, Args) extern "C" __global__ void name(const Args args)
+// A launch may be on the device before the one before it has ended: it lets the next one come, and
+// waits before it reads or writes anything.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define IN_ORDER() asm volatile("griddepcontrol.launch_dependents;\ngriddepcontrol.wait;" ::: "memory")
+#else
+#define IN_ORDER()
+#endif
+#define KERNEL_BODY(name, Args, bounds)                                                            \
+    static __device__ __forceinline__ void name##_lanes(const Args& args);                         \
+    extern "C" __global__ void bounds name(const __grid_constant__ Args args) {                    \
+        IN_ORDER();                                                                                \
+        name##_lanes(args);                                                                        \
+    }                                                                                              \
+    static __device__ __forceinline__ void name##_lanes(const Args& args)
+#define KERNEL(name, Args) KERNEL_BODY(name, Args, )
 // A kernel of CUDA alone: so many threads a group; its shared memory may be the launch's.
-#define CUDA_KERNEL(name, Args, lanes)                                                             \
-    extern "C" __global__ void __launch_bounds__(lanes) name(const __grid_constant__ Args args)
+#define CUDA_KERNEL(name, Args, lanes) KERNEL_BODY(name, Args, __launch_bounds__(lanes))
 #define SHARED(T, name, count) __shared__ T name[count]
 
 #define LANE threadIdx.x
