@@ -209,8 +209,9 @@ CUDA_KERNEL(tile_attend_scores, TileAttendArgs, 256) {
     if (key0 >= keys.count) return;
     const u32 key = key0 + warp * 8u + g;
     const u32 place = place_of_key(args, keys, key, pick_of(args, keys, key));
-    // A warp's eight keys are of one kind.
-    const bool pool = key0 + warp * 8u >= keys.padded;
+    // A warp's eight keys are of one kind; past the last there may be no pool to read from.
+    const u32 eight = key0 + warp * 8u;
+    const bool pool = eight >= keys.padded && eight < keys.count;
     Chunk chunk[8];
 #pragma unroll
     for (u32 j = 0; j < 8u; j++) load_chunk(chunk[j], args, pool, place, 4u * j + t);

@@ -48,41 +48,64 @@ template <u32 HC>
 DEVICE void hyper_row(ARGS_REF(HyperMixArgs) args, THREAD const HyperSlice& at, u64 row, u32 lane, THREAD float* x, THREAD float* squares) {
     const u32 hc = args.hc, width = args.width;
     GLOBAL float* streams = args.streams + row * hc * width + at.first;
-    GLOBAL const float* comb = args.comb + row * hc * hc;
+    // Everything is read before anything is written.
+    float pre[HC], post[HC], comb[HC * HC], old[2u * HC], y[2];
+    UNROLL
+    for (u32 j = 0; j < HC; j++) {
+        const bool there = j < hc, expands = there && args.expand != 0;
+        pre[j] = there ? args.pre[row * hc + j] : 0.0f;
+        post[j] = expands ? args.post[row * hc + j] : 0.0f;
+        UNROLL
+        for (u32 i = 0; i < HC; i++) {
+            const u32 entry = PLANTED(FAULT_EXPAND_TRANSPOSED) ? j * hc + i : i * hc + j;
+            comb[i * HC + j] = expands && i < hc ? args.comb[row * hc * hc + entry] : 0.0f;
+        }
+    }
+    UNROLL
     for (u32 c = 0; c < 2u; c++) {
         const u32 k = lane + 32u * c;
         const bool mine = k < at.columns;
-        float old[HC];
-        for (u32 i = 0; i < HC; i++) old[i] = mine && i < hc ? streams[i * width + k] : 0.0f;
-        float y = 0.0f;
-        if (mine && args.expand != 0) {
-            if (args.routed) {
-                for (u32 e = 0; e < args.topk; e++)
-                    y = y + args.routed[u64(args.places[row * args.topk + e]) * width + at.first + k];
-                if (!PLANTED(FAULT_EXPERTS_NO_SHARED)) y = y + args.shared[row * width + at.first + k];
-                y = stored(y, args.round);
-            } else {
-                y = args.y[row * width + at.first + k];
-            }
+        UNROLL
+        for (u32 i = 0; i < HC; i++) old[c * HC + i] = mine && i < hc ? streams[i * width + k] : 0.0f;
+        y[c] = 0.0f;
+        if (!mine || args.expand == 0) continue;
+        if (args.routed) {
+            float sum = 0.0f;
+            for (u32 e = 0; e < args.topk; e++)
+                sum = sum + args.routed[u64(args.places[row * args.topk + e]) * width + at.first + k];
+            if (!PLANTED(FAULT_EXPERTS_NO_SHARED)) sum = sum + args.shared[row * width + at.first + k];
+            y[c] = stored(sum, args.round);
+        } else {
+            y[c] = args.y[row * width + at.first + k];
         }
+    }
+    UNROLL
+    for (u32 c = 0; c < 2u; c++) {
+        const u32 k = lane + 32u * c;
+        const bool mine = k < at.columns;
         float collapsed = 0.0f;
+        UNROLL
         for (u32 j = 0; j < HC; j++) {
-            float next = old[j];
-            if (j < hc && args.expand != 0) {
-                next = args.post[row * hc + j] * y;
+            float next = old[c * HC + j];
+            if (args.expand != 0) {
+                next = post[j] * y[c];
+                UNROLL
                 for (u32 i = 0; i < HC; i++)
-                    if (i < hc) next = FMA(comb[PLANTED(FAULT_EXPAND_TRANSPOSED) ? j * hc + i : i * hc + j], old[i], next);
+                    if (i < hc) next = FMA(comb[i * HC + j], old[c * HC + i], next);
                 next = stored(next, args.round);
-                if (mine) streams[j * width + k] = next;
             }
-            if (j < hc) collapsed = FMA(args.pre[row * hc + j], next, collapsed);
-            x[c * HC + j] = mine ? next : 0.0f;
+            if (j < hc) collapsed = FMA(pre[j], next, collapsed);
+            x[c * HC + j] = mine && j < hc ? next : 0.0f;
+            if (j < hc) squares[0] = FMA(x[c * HC + j], x[c * HC + j], squares[0]);
         }
-        for (u32 j = 0; j < HC; j++) squares[0] = FMA(x[c * HC + j], x[c * HC + j], squares[0]);
         collapsed = stored(collapsed, args.round);
         if (!mine) continue;
         args.collapsed[row * width + at.first + k] = collapsed;
         squares[1] = FMA(collapsed, collapsed, squares[1]);
+        if (args.expand == 0) continue;
+        UNROLL
+        for (u32 j = 0; j < HC; j++)
+            if (j < hc) streams[j * width + k] = x[c * HC + j];
     }
 }
 
@@ -97,16 +120,18 @@ DEVICE void hyper_rows(ARGS_REF(HyperMixArgs) args, SHARED_REF(float) weight, TH
         for (u32 base = 0; base < parts; base += 32u) {
             float sum[32];
             UNROLL
-            for (u32 o = 0; o < 32u; o++) {
+            for (u32 o = 0; o < 32u; o++)
                 sum[o] = base + o == mixes ? squares[0] : base + o == mixes + 1u ? squares[1] : 0.0f;
-                if (base + o >= mixes) continue;
+            const u32 outputs = base + 32u < mixes ? 32u : mixes - base;
+            UNROLL
+            for (u32 i = 0; i < 2u * HC; i++) {
+                const u32 k = lane + i % 2u * 32u;
+                if (i / 2u >= hc || (PLANTED(FAULT_HYPER_DROPPED_STREAM) && i / 2u + 1u == hc)) continue;
+                if (k >= at.columns) continue;
+                const u32 from = base * inputs + i / 2u * at.columns + k;
                 UNROLL
-                for (u32 j = 0; j < HC; j++) {
-                    if (j >= hc || (PLANTED(FAULT_HYPER_DROPPED_STREAM) && j + 1u == hc)) continue;
-                    const u32 from = (base + o) * inputs + j * at.columns + lane;
-                    if (lane < at.columns) sum[o] = FMA(weight[from], x[j], sum[o]);
-                    if (lane + 32u < at.columns) sum[o] = FMA(weight[from + 32u], x[HC + j], sum[o]);
-                }
+                for (u32 o = 0; o < 32u; o++)
+                    if (o < outputs) sum[o] = FMA(weight[from + o * inputs], x[i % 2u * HC + i / 2u], sum[o]);
             }
             const float total = warp_sums(sum, lane);
             if (base + lane < parts) out[base + lane] = total;

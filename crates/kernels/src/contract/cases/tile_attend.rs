@@ -10,12 +10,50 @@ use super::word;
 use crate::args::{Args, TileAttendArgs};
 
 pub fn cases() -> Vec<Case> {
-    let full = Shape { heads: 16, positions: vec![1500, 1300], span: 1, picks: 500, draft: false };
-    let mixed = Shape { heads: 16, positions: vec![3, 900, 200], span: 2, picks: 90, draft: false };
-    let many = Shape { heads: 64, positions: vec![9, 700], span: 2, picks: 190, draft: false };
-    let draft = Shape { heads: 64, positions: vec![4, 300], span: 3, picks: 0, draft: true };
+    let full = Shape {
+        heads: 16,
+        positions: vec![1500, 1300],
+        span: 1,
+        picks: 500,
+        draft: false,
+        window: WINDOW,
+    };
+    let mixed = Shape {
+        heads: 16,
+        positions: vec![3, 900, 200],
+        span: 2,
+        picks: 90,
+        draft: false,
+        window: WINDOW,
+    };
+    let many = Shape {
+        heads: 64,
+        positions: vec![9, 700],
+        span: 2,
+        picks: 190,
+        draft: false,
+        window: WINDOW,
+    };
+    let draft = Shape {
+        heads: 64,
+        positions: vec![4, 300],
+        span: 3,
+        picks: 0,
+        draft: true,
+        window: WINDOW,
+    };
+    // Filled up to 608, which is no multiple of a group's 64 keys, and no pool.
+    let wide = Shape {
+        heads: 16,
+        positions: vec![1500, 900],
+        span: 1,
+        picks: 0,
+        draft: true,
+        window: 600,
+    };
     vec![
         scores(full),
+        scores(wide),
         mix(mixed.clone()),
         mix(Shape { draft: true, picks: 0, ..mixed }),
         many_rows(many),
@@ -38,6 +76,7 @@ struct Shape {
     span: usize,
     picks: usize,
     draft: bool,
+    window: usize,
 }
 
 impl Shape {
@@ -52,7 +91,7 @@ impl Shape {
     }
 
     fn name(&self) -> String {
-        let Self { heads, positions, span, picks, draft } = self;
+        let Self { heads, positions, span, picks, draft, .. } = self;
         format!("{} spans of {span}, {heads} heads, {picks} picks, draft: {draft}", positions.len())
     }
 }
@@ -92,7 +131,7 @@ impl Inputs {
             cos: angles.iter().map(|a| a.cos()).collect(),
             sin: angles.iter().map(|a| a.sin()).collect(),
             sinks: data.floats(shape.heads, 2.0),
-            ring: packed_rows(&mut data, units * WINDOW, DIM, each, packed::store_window),
+            ring: packed_rows(&mut data, units * shape.window, DIM, each, packed::store_window),
             fresh: packed_rows(&mut data, rows, DIM, each, packed::store_window),
             pool: packed_rows(
                 &mut data,
@@ -134,7 +173,8 @@ impl Inputs {
     }
 
     fn args(&self) -> impl Fn(&Addresses) -> TileAttendArgs + 'static {
-        let (heads, draft, scale) = (self.shape.heads, self.shape.draft, self.scale);
+        let Shape { heads, draft, window, .. } = self.shape;
+        let scale = self.scale;
         move |at| TileAttendArgs {
             q: at.of("q"),
             cos: at.of("cos"),
@@ -142,7 +182,7 @@ impl Inputs {
             sinks: at.of("sinks"),
             ring: at.of("ring"),
             fresh: at.of("fresh"),
-            pool: at.of("pool"),
+            pool: if draft { 0 } else { at.of("pool") },
             rows: at.of("rows"),
             blocks: at.of("blocks"),
             picks: at.of("picks"),
@@ -150,8 +190,8 @@ impl Inputs {
             scores: 0,
             out: 0,
             heads: word(heads),
-            window: word(WINDOW),
-            ring_rows: word(WINDOW),
+            window: word(window),
+            ring_rows: word(window),
             blocks_stride: word(BLOCKS),
             rows_per_block: word(PER_BLOCK),
             picks_stride: word(KEYS - WINDOW),
@@ -173,16 +213,16 @@ impl Inputs {
     }
 
     fn keys(&self, unit: usize, r: usize) -> Vec<Vec<f32>> {
-        let Shape { span, draft, .. } = self.shape;
+        let Shape { span, draft, window, .. } = self.shape;
         let start = self.shape.positions[unit];
         let (first, last) = match draft {
-            true => (start.saturating_sub(WINDOW), start + span - 1),
-            false => ((start + r + 1).saturating_sub(WINDOW), start + r),
+            true => (start.saturating_sub(window), start + span - 1),
+            false => ((start + r + 1).saturating_sub(window), start + r),
         };
         let each = packed::window_bytes(DIM);
         let window_key = |position: usize| {
             let (held, at) = match position < start {
-                true => (&self.ring, unit * WINDOW + position % WINDOW),
+                true => (&self.ring, unit * window + position % window),
                 false => (&self.fresh, unit * span + position - start),
             };
             let mut key = vec![0.0; DIM];
@@ -271,7 +311,8 @@ impl Inputs {
 fn scores(shape: Shape) -> Case {
     let inputs = Inputs::new(shape);
     let (args, heads, span) = (inputs.args(), inputs.shape.heads, inputs.shape.span);
-    inputs
+    let picks = inputs.shape.picks > 0;
+    let case = inputs
         .case("tile_attend_scores")
         .out("scores", heads * KEYS * 4)
         .launch(move |at, units| {
@@ -289,8 +330,8 @@ fn scores(shape: Shape) -> Case {
             vec![Want::Near(out)]
         })
         .strike("q", DIM + 5, f32::NAN, Rule::Check("scores", second_head_is_nan))
-        .fault("ATTEND_WRONG_PICK", Gate::Reference)
-        .fault("ATTEND_NEIGHBOUR_HEAD", Gate::Reference)
+        .fault("ATTEND_NEIGHBOUR_HEAD", Gate::Reference);
+    if picks { case.fault("ATTEND_WRONG_PICK", Gate::Reference) } else { case }
 }
 
 fn second_head_is_nan(before: &[u8], after: &[u8]) -> bool {
