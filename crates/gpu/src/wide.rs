@@ -36,6 +36,8 @@ pub struct Wide {
     pub mix: Option<Mix>,
     /// The order of routes, for any number of them.
     pub group_routes: Option<&'static Kernel>,
+    /// Choices of rows that a filter needs whole.
+    pub choose: Option<&'static Kernel>,
 }
 
 /// Attention on tensor cores.
@@ -93,6 +95,7 @@ impl Wide {
             select: Select::new(spec, limits, device, memory)?,
             mix: Mix::new(spec, limits, device, memory)?,
             group_routes: device.group_routes,
+            choose: device.choose,
         })
     }
 }
@@ -246,6 +249,7 @@ pub struct Found {
     select: Option<[&'static Kernel; 3]>,
     mix: Option<[&'static Kernel; 2]>,
     group_routes: Option<&'static Kernel>,
+    choose: Option<&'static Kernel>,
 }
 
 impl Found {
@@ -258,6 +262,7 @@ impl Found {
             select: three("index_operand", "tile_index_scores", "tile_topk"),
             mix: find("hyper_mix").zip(find("hyper_norm")).map(|(mix, norm)| [mix, norm]),
             group_routes: find("tile_group_routes"),
+            choose: find("tile_choose"),
         }
     }
 }

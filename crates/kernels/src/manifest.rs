@@ -152,6 +152,7 @@ kernels! {
         tile_index_scores: TileIndexArgs, 512, 0;
         tile_topk: TileTopkArgs, 1024, 98_304;
         tile_group_routes: GroupArgs, 1024, 131_072;
+        tile_choose: ChooseArgs, 1024, 131_072;
     }
 }
 

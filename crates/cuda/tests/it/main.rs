@@ -6,6 +6,7 @@
 #[path = "../../../cpu/tests/it/adjust.rs"]
 mod adjust;
 mod agree;
+mod contract;
 mod load;
 #[path = "../../../cpu/tests/it/rows.rs"]
 mod rows;
@@ -13,3 +14,4 @@ mod rows;
 mod schedules;
 #[path = "../../../cpu/tests/it/vectors.rs"]
 mod vectors;
+mod wide;

@@ -161,7 +161,8 @@ impl GpuOps {
                 choices_stride,
                 none,
             };
-            return self.queue.push(self.kernels.choose, &args, [rows, 1]);
+            let kernel = self.wide.choose.unwrap_or(self.kernels.choose);
+            return self.queue.push(kernel, &args, [rows, 1]);
         }
         let slices = word(self.work.slices);
         let args = ChooseSliceArgs {

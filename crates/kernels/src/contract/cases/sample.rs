@@ -11,14 +11,21 @@ use crate::args::{AddArgs, AdjustArgs, Args, ChooseArgs, ChooseSliceArgs, Markov
 
 pub fn cases() -> Vec<Case> {
     let slices = [choose_top(), choose_draw(), choose_pick()];
-    let mut cases =
-        vec![choices(300), choices(33), adjust(false), adjust(true), add_rows(), markov()];
+    let mut cases = vec![
+        choices("choose", 300),
+        choices("choose", 33),
+        adjust(false),
+        adjust(true),
+        add_rows(),
+        markov(),
+    ];
     cases.extend(slices);
+    cases.extend([choices("tile_choose", 300), choices("tile_choose", 5000)]);
     cases
 }
 
 /// Rows of every kind of filter, and one that has no choice.
-fn choices(vocab: usize) -> Case {
+fn choices(kernel: &'static str, vocab: usize) -> Case {
     let params: Vec<Params> = [
         (0.0, 0, 1.0, 0.0),
         (1.0, 0, 1.0, 0.0),
@@ -54,7 +61,7 @@ fn choices(vocab: usize) -> Case {
         .collect();
     let seeds: Vec<u64> = params.iter().map(|p| p.seed).collect();
     let (x, at) = (logits.clone(), positions.clone());
-    Case::new("choose", format!("{rows} rows of {vocab}"), rows)
+    Case::new(kernel, format!("{rows} rows of {vocab}"), rows)
         .row("logits", &logits)
         .row("seeds", &seeds)
         .row("positions", &positions)
