@@ -33,6 +33,8 @@ use watch::Watch;
 const VOCABULARY: usize = 129_280;
 /// Tensors of more bytes than this are drawn by the device.
 const HOLE_BYTES: usize = 96 << 10;
+/// Rows of an Engram column: few enough to lie in memory, as the device never sees more than are read.
+const ENGRAM_VOCAB: usize = 4096;
 /// Rows of a prompt's piece.
 const PIECE: usize = 4096;
 /// Slots of the rounds of several.
@@ -51,13 +53,20 @@ pub fn run(values: &Values) -> anyhow::Result<Report> {
     let mut options = if small { SynthOptions::default() } else { SynthOptions::release() };
     options.layers = values.get(&ROUND_LAYERS);
     options.hole_bytes = HOLE_BYTES;
+    options.engram_vocab = options.engram_vocab.min(ENGRAM_VOCAB);
     options.drafts = false;
     let vocabulary = Vocabulary::bare(if small { 512 } else { VOCABULARY });
     let config = synth::write(&directory.0, &options, &vocabulary)?;
     let checkpoint = Checkpoint::open(&directory.0)?;
-    let map = serde_json::from_slice(&read_file(&directory.0.join("engram_token_map.json"))?)
-        .context("the map of a checkpoint that was just written")?;
-    let spec = spec::load(&checkpoint, &config, Some(map), Numerics::RELEASE)?;
+    let file = directory.0.join("engram_token_map.json");
+    let map = match config.engram {
+        Some(_) => Some(
+            serde_json::from_slice(&read_file(&file)?)
+                .with_context(|| file.display().to_string())?,
+        ),
+        None => None,
+    };
+    let spec = spec::load(&checkpoint, &config, map, Numerics::RELEASE)?;
     report.about(&spec);
     let pieces = values.get(&PROMPT_PIECES);
     let depths = values.get(&DEPTHS);
