@@ -222,3 +222,44 @@ fn times(classes: &Classes) -> String {
     let launches: usize = classes.iter().map(|(_, launches, _)| launches).sum();
     parts.collect::<String>() + &format!("  {launches:>8}\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_of_the_rates_measured_beside() {
+        let mut report = Report::new("cuda".into(), 4e12, Some(8e14));
+        let classes = vec![(Class::Dense, 3, 0.001), (Class::Glue, 2, 0.0005)];
+        report.rounds.push(Round {
+            slots: 1,
+            rows: 6,
+            same: false,
+            wall: 0.002,
+            device: 0.0019,
+            launches: 5,
+            classes: classes.clone(),
+            kernels: vec![("rmsnorm", 2, 0.0005)],
+            bytes: 6e9,
+        });
+        report.pieces.push(Piece {
+            depth: 32768,
+            rows: 4096,
+            wall: 0.1,
+            launches: 5,
+            classes,
+            kernels: Vec::new(),
+            operations: 4e13,
+        });
+        let json = report.to_json();
+        assert_eq!(json["rounds"][0]["read_share"], 0.75);
+        assert_eq!(json["pieces"][0]["matmul_share"], 0.5);
+        let text = report.text();
+        for part in ["75.0%", "50.0%", "40960", "     100 ", "1 slots x 6 rows, by kernel"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        report.matmul = None;
+        assert!(report.to_json()["pieces"][0]["matmul_share"].is_null());
+        assert!(!report.text().contains("50.0%"));
+    }
+}

@@ -150,3 +150,40 @@ pub fn read_rate(device: &mut dyn Device) -> anyhow::Result<f64> {
     device.clear();
     Ok(bytes as f64 / best)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use finback_kernels::device::emu;
+
+    #[test]
+    fn launches_are_kept_while_asked_for_and_the_device_comes_back() {
+        let Ok(device) = emu() else { return };
+        let watch = Watch::over(device);
+        let mut device = watch.device();
+        let out = device.allocate(64).unwrap();
+        let args = FillArgs { out, count: 16, width: 16, keep: 0, set: 7, ..Default::default() };
+        let args = args.bytes();
+        let launch = Launch::new(kernel("fill").unwrap(), &args, [1, 1]);
+        device.launch(&launch).unwrap();
+        let tape = watch
+            .launches(|| {
+                device.launch(&launch)?;
+                let mut tape = Tape::new();
+                tape.push_launch(&launch);
+                Ok(device.launch_all(&tape)?)
+            })
+            .unwrap();
+        assert_eq!(tape.len(), 2);
+        device.write(out, &[0; 64]).unwrap();
+        assert!(watch.time(&tape, 2).unwrap() > 0.0);
+        let mut word = [0; 4];
+        device.read(out, &mut word).unwrap();
+        assert_eq!(u32::from_ne_bytes(word), 7);
+        assert!(watch.clone().into_device().is_err());
+        drop(device);
+        let mut device = watch.into_device().unwrap();
+        assert!(device.read(out, &mut word).is_err());
+        assert!(read_rate(device.as_mut()).unwrap() > 0.0);
+    }
+}

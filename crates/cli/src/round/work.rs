@@ -159,7 +159,13 @@ pub fn piece_operations(spec: &ModelSpec, rows: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use finback_checkpoint::Checkpoint;
     use finback_kernels::manifest::kernel;
+    use finback_model::inspect::Census;
+    use finback_model::names::Form;
+    use finback_model::spec;
+    use finback_model::synth::{self, SynthOptions, Vocabulary};
+    use finback_ops::Numerics;
 
     #[test]
     fn kernels_have_their_class() {
@@ -175,5 +181,41 @@ mod tests {
         ] {
             assert_eq!(of(name), class, "{name}");
         }
+    }
+
+    #[test]
+    fn every_weight_of_a_layer_is_counted_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = SynthOptions { drafts: false, ..SynthOptions::default() };
+        let config = synth::write(directory.path(), &options, &Vocabulary::bare(64)).unwrap();
+        let checkpoint = Checkpoint::open(directory.path()).unwrap();
+        let map = serde_json::from_slice(
+            &std::fs::read(directory.path().join("engram_token_map.json")).unwrap(),
+        )
+        .unwrap();
+        let spec = spec::load(&checkpoint, &config, Some(map), Numerics::RELEASE).unwrap();
+        let layers = spec
+            .layers
+            .iter()
+            .map(|layer| dense(layer).bytes + layer.ffn.experts.len() as f64 * expert(layer).bytes);
+        let counted = layers.sum::<f64>() + Size::of(&spec.head).bytes;
+        // What else a layer holds is vectors: norms, bases, sinks, biases.
+        let census = Census::of(&config, &checkpoint).unwrap();
+        let held = |rank: usize| {
+            let all = census.weights.iter().filter(|(weight, _)| {
+                (weight.shape.len() > 1) == (rank > 1)
+                    && weight.form != Form::Table
+                    && weight.name != "embed.weight"
+            });
+            all.map(|(_, bytes)| *bytes).sum::<u64>() as f64
+        };
+        let (matrices, vectors) = (held(2), held(1));
+        assert!((counted - matrices).abs() <= vectors, "{counted} of {matrices}, {vectors} beside");
+        let one = layer_bytes(&spec.layers[0], 1, false);
+        assert!((one - layer_bytes(&spec.layers[0], 9, true)).abs() < 1.0);
+        let [two, many] = [2, 1000].map(|rows| distinct(&spec.layers[0], rows, false));
+        assert!(two > 3.0 && two < 6.0 && (many - 8.0).abs() < 1e-6, "{two} {many}");
+        assert!(round_bytes(&spec, 1, true) < counted);
+        assert!(piece_operations(&spec, 2) == 2.0 * piece_operations(&spec, 1));
     }
 }

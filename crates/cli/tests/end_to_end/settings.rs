@@ -107,3 +107,18 @@ fn the_settings_document_is_printed_whole() {
     let found = std::fs::read_to_string(path).expect("docs/settings.md");
     assert_eq!(stdout(&["doctor", "--settings-doc"]), found);
 }
+
+#[test]
+fn a_gpu_that_is_not_here_is_refused_with_its_reason() {
+    let report = doctor(&[], &[]);
+    let here = report["backends"]["cuda"].as_str().expect("a line");
+    // Where there is one, there is nothing to refuse.
+    let Some(reason) = here.strip_prefix("not here: ") else { return };
+    for (args, flag) in [
+        (&["plan", "--backend", "cuda"][..], "--backend"),
+        (&["contract", "--device", "cuda"], "--device"),
+        (&["bench", "round", "--device", "cuda"], "--device"),
+    ] {
+        assert_eq!(failure(args), (2, format!("error: {flag} cuda: {reason}\n")));
+    }
+}
