@@ -18,10 +18,12 @@ mod products;
 mod queue;
 mod rows;
 mod sampling;
+mod start;
 mod state;
 mod steps;
 mod weights;
 mod wide;
 mod work;
 
-pub use ops::{GpuOps, Needs};
+pub use ops::GpuOps;
+pub use start::Needs;

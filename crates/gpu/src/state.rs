@@ -4,6 +4,8 @@
 //! piece by block, with one block more than the pool's, which takes what only fills a launch up. Raw
 //! rows, kv then gate, lie by source: first those of the slots' open groups, then the pass's own.
 
+mod bytes;
+
 use finback_kernels::args::CopyArgs;
 use finback_numerics::rows::{compressed_bytes, index_key_bytes, window_bytes};
 use finback_ops::{BLOCK_POSITIONS, Keep, Limits, ModelSpec, OpsError, OpsResult};
@@ -34,14 +36,14 @@ pub struct State {
     pub sources: Vec<Source>,
     /// Bytes of packed rows.
     pub packed: PackedBytes,
-    window: usize,
-    rings: usize,
+    pub(super) window: usize,
+    pub(super) rings: usize,
     slots: usize,
     blocks: usize,
     batch_rows: usize,
     head_dim: usize,
     /// Window rows by layer, slot and place.
-    ring: Buf,
+    pub(super) ring: Buf,
     /// New window rows by layer and row.
     fresh: Buf,
     /// Where all raw rows begin.
@@ -52,9 +54,9 @@ pub struct State {
     pairs: u64,
     most_pairs: usize,
     /// Token ids an Engram looks back to.
-    look_back: usize,
+    pub(super) look_back: usize,
     /// The last token ids of each slot, oldest first; shorter at the start of a stream.
-    recent: Vec<Vec<u32>>,
+    pub(super) recent: Vec<Vec<u32>>,
 }
 
 impl State {
@@ -130,7 +132,7 @@ impl State {
         &self.recent[slot]
     }
 
-    fn ring_of(&self, layer: usize, slot: usize) -> u64 {
+    pub(super) fn ring_of(&self, layer: usize, slot: usize) -> u64 {
         self.ring.row((layer * self.slots + slot) * self.window)
     }
 
@@ -231,12 +233,12 @@ impl State {
         self.copy(queue, kernels, (self.zeros, self.raw), &opens, self.raw_row())
     }
 
-    fn raw_row(&self) -> u64 {
+    pub(super) fn raw_row(&self) -> u64 {
         8 * self.head_dim as u64
     }
 
     /// Address and bytes of a slot's open groups, source after source.
-    fn opens(&self, slot: usize) -> impl Iterator<Item = (u64, u64)> {
+    pub(super) fn opens(&self, slot: usize) -> impl Iterator<Item = (u64, u64)> {
         let row = self.raw_row();
         self.sources.iter().filter(|source| source.ratio > 1).map(move |source| {
             let rows = source.ratio - 1;
@@ -266,172 +268,8 @@ impl State {
         Ok(())
     }
 
-    /// Appends what a slot holds outside the pool: rings, open groups, then the token ids.
-    pub fn read_slot(&self, queue: &mut Queue, slot: usize, out: &mut Vec<u8>) -> OpsResult {
-        for layer in 0..self.rings {
-            append(queue, self.ring_of(layer, slot), self.window * self.ring.width as usize, out)?;
-        }
-        for (at, bytes) in self.opens(slot) {
-            append(queue, at, bytes as usize, out)?;
-        }
-        out.extend(self.recent[slot].iter().flat_map(|id| id.to_le_bytes()));
-        Ok(())
-    }
-
-    /// Takes what [`State::read_slot`] gave; `false`, and nothing is changed, where other bytes come.
-    /// `vocab` bounds the token ids.
-    pub fn write_slot(
-        &mut self,
-        queue: &mut Queue,
-        slot: usize,
-        bytes: &[u8],
-        vocab: usize,
-    ) -> Result<bool, OpsError> {
-        let ring = self.window * self.ring.width as usize;
-        let opens: Vec<(u64, u64)> = self.opens(slot).collect();
-        let open: u64 = opens.iter().map(|open| open.1).sum();
-        let Some((rings, rest)) = bytes.split_at_checked(self.rings * ring) else {
-            return Ok(false);
-        };
-        let Some((mut open, recent)) = rest.split_at_checked(open as usize) else {
-            return Ok(false);
-        };
-        let (ids, tail) = recent.as_chunks();
-        let ids: Vec<u32> = ids.iter().map(|id| u32::from_le_bytes(*id)).collect();
-        let known = ids.iter().all(|&id| (id as usize) < vocab);
-        if !tail.is_empty() || ids.len() > self.look_back || !known {
-            return Ok(false);
-        }
-        queue.flush()?;
-        for (layer, rows) in rings.chunks_exact(ring).enumerate() {
-            queue.write(self.ring_of(layer, slot), rows)?;
-        }
-        for (at, bytes) in opens {
-            let (own, others) = open.split_at(bytes as usize);
-            queue.write(at, own)?;
-            open = others;
-        }
-        self.recent[slot] = ids;
-        Ok(true)
-    }
-
-    /// Bytes of the rows and keys that `length` positions have closed.
-    pub fn rows_bytes(&self, length: usize) -> usize {
-        let pair = self.packed.row + self.packed.key;
-        self.sources.iter().map(|source| length / source.ratio * pair).sum()
-    }
-
-    /// Appends the rows and keys that `length` positions have closed.
-    pub fn read_rows(
-        &self,
-        queue: &mut Queue,
-        length: usize,
-        blocks: &[u32],
-        out: &mut Vec<u8>,
-    ) -> OpsResult {
-        for source in &self.sources {
-            self.read_source(queue, source, length, blocks, out)?;
-        }
-        Ok(())
-    }
-
-    fn read_source(
-        &self,
-        queue: &mut Queue,
-        source: &Source,
-        length: usize,
-        blocks: &[u32],
-        out: &mut Vec<u8>,
-    ) -> OpsResult {
-        let (mut rows, mut keys) = (Vec::new(), Vec::new());
-        for (block, count) in parts(source, length, blocks) {
-            rows.clear();
-            keys.clear();
-            append(queue, source.rows.row(block), count * self.packed.row, &mut rows)?;
-            append(queue, source.keys.row(block), count * self.packed.key, &mut keys)?;
-            let rows = rows.chunks_exact(self.packed.row);
-            for (row, key) in rows.zip(keys.chunks_exact(self.packed.key)) {
-                out.extend_from_slice(row);
-                out.extend_from_slice(key);
-            }
-        }
-        Ok(())
-    }
-
-    /// Stores what [`State::read_rows`] gave; the caller has checked the size.
-    pub fn write_rows(
-        &self,
-        queue: &mut Queue,
-        length: usize,
-        blocks: &[u32],
-        bytes: &[u8],
-    ) -> OpsResult {
-        queue.flush()?;
-        let (row, key) = (self.packed.row, self.packed.key);
-        let mut rest = bytes;
-        for source in &self.sources {
-            for (block, count) in parts(source, length, blocks) {
-                let (own, others) = rest.split_at(count * (row + key));
-                rest = others;
-                let pairs = || own.chunks_exact(row + key);
-                let rows: Vec<u8> = pairs().flat_map(|pair| pair[..row].iter().copied()).collect();
-                let keys: Vec<u8> = pairs().flat_map(|pair| pair[row..].iter().copied()).collect();
-                queue.write(source.rows.row(block), &rows)?;
-                queue.write(source.keys.row(block), &keys)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Appends the bytes of a slot's state of `length` positions.
-    pub fn read(
-        &self,
-        queue: &mut Queue,
-        slot: usize,
-        length: usize,
-        blocks: &[u32],
-        out: &mut Vec<u8>,
-    ) -> OpsResult {
-        let width = self.ring.width as usize;
-        let mut ring = Vec::new();
-        for layer in 0..self.rings {
-            ring.clear();
-            append(queue, self.ring_of(layer, slot), self.window * width, &mut ring)?;
-            for position in length.saturating_sub(self.window)..length {
-                let at = position % self.window * width;
-                out.extend_from_slice(&ring[at..at + width]);
-            }
-        }
-        for source in &self.sources {
-            let open = length % source.ratio;
-            if open > 0 {
-                let at = source.raw.row(slot * (source.ratio - 1));
-                append(queue, at, open * self.raw_row() as usize, out)?;
-            }
-            self.read_source(queue, source, length, blocks, out)?;
-        }
-        out.extend(self.recent[slot].iter().flat_map(|id| id.to_le_bytes()));
-        Ok(())
-    }
-
     /// Blocks of the pool.
     pub fn blocks(&self) -> usize {
         self.blocks
     }
-}
-
-/// The first row of each block that `length` positions have rows in, and how many.
-fn parts(source: &Source, length: usize, blocks: &[u32]) -> impl Iterator<Item = (usize, usize)> {
-    let (closed, per_block) = (length / source.ratio, source.per_block);
-    blocks
-        .iter()
-        .take(closed.div_ceil(per_block))
-        .enumerate()
-        .map(move |(i, &block)| (block as usize * per_block, per_block.min(closed - i * per_block)))
-}
-
-fn append(queue: &mut Queue, at: u64, bytes: usize, out: &mut Vec<u8>) -> OpsResult {
-    let from = out.len();
-    out.resize(from + bytes, 0);
-    queue.read(at, &mut out[from..])
 }
