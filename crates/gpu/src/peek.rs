@@ -28,7 +28,7 @@ impl GpuOps {
         Ok(picks)
     }
 
-    /// The experts and weights of the `index`-th row that the last [`Ops::route`] ran.
+    /// The experts and weights of the `index`-th row that the last [`Ops::route`](finback_ops::Ops::route) ran.
     ///
     /// # Errors
     /// The device's failure.
@@ -40,7 +40,7 @@ impl GpuOps {
         Ok(experts.into_iter().zip(weights.into_iter().map(f32::from_bits)).collect())
     }
 
-    /// The table rows of the `index`-th row that the last [`Ops::engram`] ran.
+    /// The table rows of the `index`-th row that the last [`Ops::engram`](finback_ops::Ops::engram) ran.
     pub fn engram_rows(&self, index: usize) -> &[u64] {
         let columns = self.spec.engram.as_ref().map_or(0, |e| e.columns());
         &self.table_rows[index * columns..(index + 1) * columns]
