@@ -103,8 +103,8 @@ type Request = (&'static str, bool, Ask);
 /// The first request that gets no whole reply.
 pub fn run(target: &Target, options: &Options, say: Say<'_>) -> BenchResult<Report> {
     let mut course = Course::begin(target, options.long, 13, say)?;
-    let chars = course.chars;
-    let [prompt, tail, turn] = [chars, 1, chars].map(|chars| text(&mut course.draw, chars));
+    let [prompt, tail, turn] =
+        [course.raw_chars, 1, course.chars].map(|chars| text(&mut course.draw, chars));
     let mut asked: Vec<(Request, Reply)> = Vec::new();
     let mut send = |(name, first, ask): Request| -> BenchResult<String> {
         course.step(name);

@@ -6,7 +6,7 @@ use crate::{Ask, BenchResult, Say, Step, Target};
 /// Characters a token where the server does not count.
 const USUAL: f64 = 4.0;
 /// Characters of the longer of the two texts that are counted, at most and at least.
-const COUNTED: std::ops::RangeInclusive<usize> = 400..=4000;
+const COUNTED: std::ops::RangeInclusive<usize> = 1200..=4000;
 
 pub(crate) const ADJECTIVES: &[&str] = &[
     "small", "big", "old", "new", "round", "heavy", "light", "strange", "quiet", "bright", "dark",
@@ -80,6 +80,11 @@ impl Sizing {
         ((tokens as f64 - self.around) / self.per_char).max(1.0) as usize
     }
 
+    /// The same of a text that is the whole prompt.
+    pub(crate) fn raw_chars(&self, tokens: usize) -> usize {
+        (tokens as f64 / self.per_char).max(1.0) as usize
+    }
+
     /// What a report says where the server does not count.
     pub(crate) fn note(&self) -> Option<String> {
         (!self.counted).then(|| {
@@ -96,8 +101,10 @@ pub(crate) struct Course<'a> {
     done: u64,
     total: u64,
     pub(crate) draw: Draw,
-    /// Characters of a long text.
+    /// Characters of a long text in a chat message.
     pub(crate) chars: usize,
+    /// Characters of a long text that is the whole prompt.
+    pub(crate) raw_chars: usize,
     /// What the report says of the size.
     pub(crate) note: Option<String>,
 }
@@ -117,7 +124,8 @@ impl<'a> Course<'a> {
         say(Step { done: 0, total, now: "counting tokens" });
         let mut draw = Draw::new(Draw::fresh_seed());
         let sizing = Sizing::of(target, &mut draw, tokens)?;
-        Ok(Self { say, done: 1, total, draw, chars: sizing.chars(tokens), note: sizing.note() })
+        let (chars, raw_chars) = (sizing.chars(tokens), sizing.raw_chars(tokens));
+        Ok(Self { say, done: 1, total, draw, chars, raw_chars, note: sizing.note() })
     }
 
     /// The next step.
@@ -148,6 +156,7 @@ mod tests {
     fn a_size_undoes_the_line_it_is_taken_from() {
         let sizing = Sizing { around: 12.0, per_char: 0.25, counted: true };
         assert_eq!(sizing.chars(1012), 4000);
+        assert_eq!(sizing.raw_chars(1000), 4000);
         assert_eq!(sizing.chars(3), 1);
     }
 }
