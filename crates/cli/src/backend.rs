@@ -23,15 +23,20 @@ const GPU_CHUNK: usize = 4096;
 pub enum Backend {
     /// The processor, over mapped weights.
     Cpu(CpuOptions),
-    /// A GPU, until its start takes it.
-    Gpu(Mutex<Option<Box<dyn Device>>>),
+    /// A GPU.
+    Gpu {
+        /// Until its start takes it.
+        device: Mutex<Option<Box<dyn Device>>>,
+        /// Its [`Device::key`].
+        key: String,
+    },
 }
 
 impl fmt::Debug for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cpu(options) => f.debug_tuple("Cpu").field(options).finish(),
-            Self::Gpu(_) => f.write_str("Gpu"),
+            Self::Gpu { key, .. } => f.debug_tuple("Gpu").field(key).finish(),
         }
     }
 }
@@ -47,18 +52,27 @@ impl Backend {
             return cpu_options(values).map(Self::Cpu);
         }
         let device = device::open(values, "--backend", &name)?;
-        Ok(Self::Gpu(Mutex::new(Some(device))))
+        let key = device.key();
+        Ok(Self::Gpu { device: Mutex::new(Some(device)), key })
     }
 
     /// Whether memory is a device's own.
     pub fn is_device(&self) -> bool {
-        matches!(self, Self::Gpu(_))
+        matches!(self, Self::Gpu { .. })
+    }
+
+    /// Names what the bits of a state depend on.
+    pub fn key(&self) -> String {
+        match self {
+            Self::Cpu(_) => "cpu".into(),
+            Self::Gpu { key, .. } => key.clone(),
+        }
     }
 
     /// Prompt rows of a piece.
     pub fn chunk(&self, values: &Values) -> usize {
         match self {
-            Self::Gpu(_) if values.is_default(&PREFILL_CHUNK) => GPU_CHUNK,
+            Self::Gpu { .. } if values.is_default(&PREFILL_CHUNK) => GPU_CHUNK,
             _ => values.get(&PREFILL_CHUNK),
         }
     }
@@ -71,7 +85,7 @@ impl Backend {
         let host = machine::memory().map_or(u64::MAX, |(_, available)| available);
         match self {
             Self::Cpu(_) => Ok(host),
-            Self::Gpu(device) => {
+            Self::Gpu { device, .. } => {
                 let mut device = device.lock().unwrap_or_else(PoisonError::into_inner);
                 let device = device.as_mut().ok_or_else(|| anyhow!("the device was taken"))?;
                 Ok(device.free_memory()?.map_or(host, |free| free as u64))
@@ -86,7 +100,7 @@ impl Backend {
     pub fn workspace_bytes(&self, spec: &ModelSpec, limits: &Limits) -> anyhow::Result<u64> {
         match self {
             Self::Cpu(options) => Ok(CpuOps::workspace_bytes(spec, limits, *options)),
-            Self::Gpu(device) => {
+            Self::Gpu { device, .. } => {
                 let device = device.lock().unwrap_or_else(PoisonError::into_inner);
                 let device = device.as_deref().ok_or_else(|| anyhow!("the device was taken"))?;
                 Ok(GpuOps::needs(spec, limits, device)?.workspace)
@@ -107,7 +121,7 @@ impl Backend {
     ) -> anyhow::Result<(Box<dyn Ops>, Option<StepTimes>)> {
         match self {
             Self::Cpu(options) => Ok(boxed(CpuOps::new(spec, limits, *options)?, timed)),
-            Self::Gpu(device) => {
+            Self::Gpu { device, .. } => {
                 let device = device.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let device = device.ok_or_else(|| anyhow!("the device was taken"))?;
                 let mut progress = Progress::bytes("weights to the device");

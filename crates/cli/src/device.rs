@@ -4,7 +4,7 @@ use finback_cuda::{Cuda, Options};
 use finback_kernels::device::{Device, DeviceError, emu};
 
 use crate::demo;
-use crate::settings::table::CACHE_DIR;
+use crate::settings::table::{CACHE_DIR, GPU_ATTENTION};
 use crate::settings::{UsageError, Values};
 
 /// The device that `flag` names.
@@ -28,7 +28,10 @@ pub fn open(values: &Values, flag: &str, name: &str) -> anyhow::Result<Box<dyn D
 /// There is none, or it does not start.
 pub fn cuda(values: &Values, flag: &str) -> anyhow::Result<Cuda> {
     let kernels = demo::cache(values.get(&CACHE_DIR).as_deref())?.join("kernels");
-    finback_cuda::open(&Options { kernels: Some(kernels) }).map_err(|error| refused(flag, error))
+    // The contract, which takes no such setting, runs every kernel.
+    let tensor_attention = values.get(&GPU_ATTENTION) != "portable";
+    finback_cuda::open(&Options { kernels: Some(kernels), tensor_attention })
+        .map_err(|error| refused(flag, error))
 }
 
 /// A device that is not there is a mistake in what was asked for; any other failure is its own.

@@ -19,7 +19,7 @@ use crate::open::{self, GENERATION_FILE, Opened};
 use crate::outfile::OutFile;
 use crate::profile::Recording;
 use crate::settings::table::{
-    BACKEND, CONTEXT, DECODE_SHARE, DRAFT_CONFIDENCE, DRAFT_TOKENS, NO_DRAFTS, NUMERICS, PARALLEL,
+    CONTEXT, DECODE_SHARE, DRAFT_CONFIDENCE, DRAFT_TOKENS, NO_DRAFTS, NUMERICS, PARALLEL,
     PLAIN_STREAMS, POOL_TOKENS, PREFILL_BUDGET, PREFILL_ORDER, PROFILE_ROUNDS, PROMPT_CACHE_DIR,
     PROMPT_CACHE_DISK_GIB, PROMPT_CACHE_EVERY, PROMPT_CACHE_GIB, QUEUE, THINKING,
 };
@@ -113,7 +113,7 @@ pub fn prepare(values: &Values) -> anyhow::Result<Prepared> {
         },
     };
     let profile = values.get(&PROFILE_ROUNDS).map(PathBuf::from);
-    let disk = disk(values, &opened, name, drafts && spec.drafter.is_some())?;
+    let disk = disk(values, &opened, &backend.key(), name, drafts && spec.drafter.is_some())?;
     let spec = Arc::new(spec);
     Ok(Prepared {
         opened,
@@ -175,6 +175,7 @@ impl Prepared {
 fn disk(
     values: &Values,
     opened: &Opened,
+    backend: &str,
     numerics: &str,
     drafts: bool,
 ) -> anyhow::Result<Option<DiskOptions>> {
@@ -185,7 +186,7 @@ fn disk(
                     accepted: with more than 0";
         return Err(UsageError(text.to_owned()).into());
     }
-    let key = identity::key(opened, &values.get(&BACKEND), numerics, drafts)?;
+    let key = identity::key(opened, backend, numerics, drafts)?;
     Ok(Some(DiskOptions { dir: PathBuf::from(dir), bytes, key }))
 }
 

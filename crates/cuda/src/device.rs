@@ -23,11 +23,23 @@ const IN_ORDER: (u32, u32) = (9, 0);
 const MATMUL_SIDE: i32 = 8192;
 const MATMUL_TRIES: usize = 8;
 
+/// What [`Options::tensor_attention`] stands for; a model runs by other kernels without them.
+const ATTENTION: [&str; 6] = [
+    "tile_attend_scores",
+    "tile_attend_mix",
+    "tile_attend_many",
+    "index_operand",
+    "tile_index_scores",
+    "tile_topk",
+];
+
 /// How a device is opened.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Where compiled kernels are kept; nowhere if `None`.
     pub kernels: Option<PathBuf>,
+    /// Whether attention, index scores and picks may run on tensor cores.
+    pub tensor_attention: bool,
 }
 
 /// What the device of this machine is.
@@ -218,6 +230,12 @@ impl Device for Cuda {
         NAME
     }
 
+    fn key(&self) -> String {
+        let (major, minor) = self.about.capability;
+        let attention = if self.options.tensor_attention { "tensor" } else { "portable" };
+        format!("{NAME} {major}.{minor} {attention}")
+    }
+
     fn allocate(&mut self, bytes: usize) -> Result<u64, DeviceError> {
         match self.driver.allocate(bytes.max(1)).map_err(failed)? {
             Some(address) => {
@@ -314,6 +332,9 @@ impl Device for Cuda {
     }
 
     fn has(&self, kernel: &Kernel) -> bool {
+        if !self.options.tensor_attention && ATTENTION.contains(&kernel.name) {
+            return false;
+        }
         self.code.as_ref().is_some_and(|code| code.functions.contains_key(kernel.name))
     }
 }

@@ -9,6 +9,11 @@ pub trait Device: Send {
     /// Its name, as a user types it.
     fn name(&self) -> &'static str;
 
+    /// Names what the bits of results depend on: states kept under one key are used under it alone.
+    fn key(&self) -> String {
+        self.name().into()
+    }
+
     /// New memory at an address that is a multiple of 256, all zero.
     ///
     /// # Errors

@@ -37,6 +37,7 @@ static ALL: &[&Declared] = &[
     &DRAFT_CONFIDENCE.declared,
     &CACHE_DIR.declared,
     &BACKEND.declared,
+    &GPU_ATTENTION.declared,
     &THREADS.declared,
     &ISA.declared,
     &CONTEXT.declared,
@@ -174,6 +175,18 @@ pub static BACKEND: Setting<String> = Setting::new(Declared {
     category: Category::Resources,
     commands: ENGINE,
     help: "Device the model runs on: the processor, or an NVIDIA GPU",
+    ..BASE
+});
+
+/// The kernels of attention on a GPU.
+pub static GPU_ATTENTION: Setting<String> = Setting::new(Declared {
+    name: "gpu-attention",
+    kind: Kind::Choice(&["portable", "tensor"]),
+    default: "portable",
+    category: Category::Resources,
+    commands: &[Serve, Run, Chat, Plan, Doctor, BenchRound],
+    help: "Attention and its selection on a GPU: by kernels for any, or at the release's widths on \
+           tensor cores, whose kernels were measured one by one but never in a whole model",
     ..BASE
 });
 

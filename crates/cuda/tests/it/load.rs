@@ -17,7 +17,7 @@ use finback_ops::{Limits, ModelSpec, Numerics, Sampling};
 /// cannot be left out once it runs.
 pub fn device() -> Box<dyn Device> {
     let kernels = std::env::temp_dir().join("finback-test-kernels");
-    match finback_cuda::open(&Options { kernels: Some(kernels) }) {
+    match finback_cuda::open(&Options { kernels: Some(kernels), tensor_attention: true }) {
         Ok(device) => Box::new(device),
         Err(error) if finback_cuda::about().is_err() => {
             let text = format!("all tests of this file are left out: {error}\n");
