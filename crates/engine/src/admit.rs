@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use finback_model::{RunnerError, SlotId, Snapshot, SnapshotId, Start};
 
-use crate::cache::Found;
+use crate::cache::{Found, Prefix};
 use crate::failure::{Failure, attempt};
 use crate::live::{FromDisk, Job, Live, Phase};
 use crate::scheduler::{Fatal, Scheduler};
@@ -168,7 +168,10 @@ impl Scheduler {
             };
             self.forget(&[dropped]);
             if found.snapshot.is_some_and(|snapshot| snapshot.id == dropped) {
+                // What was known when it came is still what a reply says of it.
+                let Prefix { matched, kept, .. } = std::mem::take(&mut found.prefix);
                 *found = self.cache.find(prompt);
+                found.prefix = Prefix { matched, kept, ..found.prefix };
             }
         }
     }

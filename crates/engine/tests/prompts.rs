@@ -270,6 +270,25 @@ fn kept_prefixes_give_way_to_requests_and_what_waits_waits_its_turn() {
 }
 
 #[test]
+fn a_conversation_that_fills_the_pool_goes_on_where_it_was() {
+    let engine = cached(1, 4, usize::MAX);
+    let first = Request::greedy(ids(1, 500), 400);
+    assert_eq!(ask(&engine, &first), Prefix::default());
+    let turn = [first.prompt.clone(), serial(&first), ids(9, 30)].concat();
+    let prefix = ask(&engine, &Request::greedy(turn, 60));
+    assert_eq!(prefix, Prefix { restored: 899, matched: 899, kept: vec![500, 899] });
+    // Rows of later prefixes lie in the block that its prefix ends in; those have to go.
+    let edited = [first.prompt, ids(8, 30)].concat();
+    assert_eq!(ask(&engine, &Request::greedy(edited, 400)).restored, 500);
+    // A shorter prefix in the same block makes way too.
+    let other = Request::greedy([ids(1, 500), ids(7, 3)].concat(), 500);
+    let engine = cached(1, 4, usize::MAX);
+    ask(&engine, &Request { marks: vec![300], ..Request::greedy(ids(1, 500), 1) });
+    let prefix = ask(&engine, &other);
+    assert_eq!((prefix.restored, prefix.matched), (500, 500));
+}
+
+#[test]
 fn a_request_that_waits_for_blocks_shares_those_of_a_prompt_that_is_kept_meanwhile() {
     // Six blocks: the first takes five, four of which the second shares once they are kept.
     let (permits, gate): (SyncSender<()>, Receiver<()>) = sync_channel(1000);

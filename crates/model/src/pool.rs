@@ -1,8 +1,8 @@
 //! Who holds the blocks of the KV pool.
 //!
-//! A block has one writer: the slot that took it free. Others may hold it too, to read the rows that
-//! were in it by then; the writer only adds rows behind those. A slot that must write where another
-//! one wrote takes a block of its own and copies.
+//! A block has one writer: the slot that took it free, later one that found a single snapshot alone
+//! holding it. Others may hold it too, to read the rows that were in it by then; the writer only adds
+//! rows behind those. A slot that must write where others hold rows takes a block of its own and copies.
 
 /// What holds a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +60,14 @@ impl Pool {
         Some(blocks)
     }
 
+    /// Those of a snapshot's blocks that a slot may start with: the first `full`, and one behind them
+    /// that nothing else holds, where it may write behind the snapshot's rows.
+    #[must_use]
+    pub fn usable<'a>(&self, blocks: &'a [u32], full: usize) -> &'a [u32] {
+        let alone = blocks.get(full).is_some_and(|&block| self.holders[block as usize] == [0, 1]);
+        &blocks[..full + usize::from(alone)]
+    }
+
     /// One more holder of blocks that are held already.
     pub fn share(&mut self, holder: Holder, blocks: &[u32]) {
         for &block in blocks {
@@ -103,6 +111,21 @@ mod tests {
         assert_eq!(pool.usage(), PoolUse { free: 2, used: 1, kept: 0 });
         pool.give(Holder::Slot, &a[..1]);
         assert_eq!(pool.usage(), PoolUse { free: 3, used: 0, kept: 0 });
+    }
+
+    #[test]
+    fn a_block_that_one_snapshot_alone_holds_gets_a_new_writer() {
+        let mut pool = Pool::new(3);
+        let a = pool.take(2).unwrap();
+        pool.share(Holder::Snapshot, &a);
+        assert_eq!(pool.usable(&a, 1), &a[..1], "its writer is there");
+        pool.give(Holder::Slot, &a);
+        assert_eq!(pool.usable(&a, 1), a);
+        assert_eq!(pool.usable(&a, 2), a);
+        pool.share(Holder::Snapshot, &a[1..]);
+        assert_eq!(pool.usable(&a, 1), &a[..1], "another's rows lie behind");
+        pool.give(Holder::Snapshot, &a);
+        pool.give(Holder::Snapshot, &a[1..]);
         assert_eq!(pool.take(3).unwrap().len(), 3);
     }
 }

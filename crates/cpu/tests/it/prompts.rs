@@ -300,6 +300,37 @@ fn an_engram_reads_rows_that_were_announced_and_others_alike() {
 }
 
 #[test]
+fn a_prefix_goes_on_in_its_own_block_and_serves_again() {
+    let spec = spec();
+    // Two blocks: none is left beside the snapshot's.
+    let mut r = runner(&spec, 2);
+    let first = ids(1, 300);
+    r.begin(0, &first, 500, 1).unwrap();
+    while r.piece(0, CHUNK).unwrap() > 0 {}
+    let snapshot = r.save(0).unwrap();
+    r.release(0).unwrap();
+    for seed in [2, 3] {
+        let prompt = [first.clone(), ids(seed, 90)].concat();
+        let wanted = whole(&mut runner(&spec, 2), &prompt);
+        let start = Start { from: Some(snapshot.id), ..Start::default() };
+        r.start(0, &prompt, 500, &start).unwrap();
+        assert_eq!(r.pool(), PoolUse { free: 0, used: 2, kept: 0 });
+        while r.piece(0, 77).unwrap() > 0 {}
+        assert!(outcome(&mut r) == wanted, "{seed}");
+        r.release(0).unwrap();
+    }
+    // Where another writes behind its rows, they are copied.
+    let mut r = runner(&spec, 4);
+    r.begin(0, &first, 500, 1).unwrap();
+    while r.piece(0, CHUNK).unwrap() > 0 {}
+    let snapshot = r.save(0).unwrap();
+    let start = Start { from: Some(snapshot.id), ..Start::default() };
+    let prompt = [first, ids(4, 90)].concat();
+    r.start(OTHER, &prompt, 500, &start).unwrap();
+    assert_eq!(r.pool(), PoolUse { free: 1, used: 3, kept: 0 });
+}
+
+#[test]
 fn wrong_snapshots_are_refused_and_change_nothing() {
     let spec = spec();
     let mut r = runner(&spec, 8);

@@ -256,7 +256,7 @@ impl Runner for FakeRunner {
                 let reason = "what this prompt cannot start from".to_owned();
                 return Err(RunnerError::WrongSnapshot { id, at: ran, reason });
             }
-            blocks = kept.blocks[..ran / self.info.block_positions].to_vec();
+            blocks = self.pool.usable(&kept.blocks, ran / self.info.block_positions).to_vec();
         }
         let wanted = positions.div_ceil(self.info.block_positions) - blocks.len();
         let free = self.pool.usage().free;

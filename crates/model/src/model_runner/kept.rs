@@ -78,25 +78,31 @@ impl ModelRunner {
         Ok((kept.at, kept.least))
     }
 
-    /// Gives an idle slot a snapshot's state. Returns the blocks to share; the rows of one that is
-    /// not full are copied to `fresh`.
+    /// A snapshot's blocks that a slot may start with; rows of one behind them must be copied.
+    pub(super) fn usable(&self, id: SnapshotId) -> RunnerResult<Vec<u32>> {
+        let kept = self.kept(id)?;
+        Ok(self.pool.usable(&kept.blocks, kept.at / BLOCK_POSITIONS).to_vec())
+    }
+
+    /// Gives an idle slot a snapshot's state. Where `usable` of its blocks are not all, the rows of
+    /// the one behind are copied to `fresh`.
     pub(super) fn restore(
         &mut self,
         slot: SlotId,
         id: SnapshotId,
+        usable: usize,
         fresh: Option<u32>,
-    ) -> RunnerResult<Vec<u32>> {
+    ) -> RunnerResult<()> {
         let row = self.first_logits(slot);
         let kept = self.kept.get(&id).ok_or(RunnerError::NoSuchSnapshot { id })?;
         self.ops.write_slot(slot, &kept.outside)?;
-        let shared = kept.at / BLOCK_POSITIONS;
-        if let (Some(&from), Some(to)) = (kept.blocks.get(shared), fresh) {
+        if let (Some(&from), Some(to)) = (kept.blocks.get(usable), fresh) {
             self.ops.copy_block(from, to)?;
         }
         if !kept.logits.is_empty() {
             self.ops.write_logits(row, &kept.logits)?;
         }
-        Ok(kept.blocks[..shared].to_vec())
+        Ok(())
     }
 
     pub(super) fn save_slot(&mut self, slot: SlotId) -> RunnerResult<Snapshot> {

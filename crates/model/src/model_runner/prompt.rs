@@ -74,8 +74,11 @@ impl ModelRunner {
             None => (0, 0),
             Some(id) => self.check_kept(id, prompt)?,
         };
-        let shared = at / BLOCK_POSITIONS;
-        let wanted = positions.div_ceil(BLOCK_POSITIONS) - shared;
+        let mut table = match start.from {
+            None => Vec::new(),
+            Some(id) => self.usable(id)?,
+        };
+        let wanted = positions.div_ceil(BLOCK_POSITIONS) - table.len();
         let (free, blocks) = (self.pool.usage().free, self.info.blocks);
         let Some(fresh) = self.pool.take(wanted) else {
             return Err(RunnerError::Blocks { wanted, free, blocks });
@@ -84,17 +87,14 @@ impl ModelRunner {
         // The slot holds them from here on, so that a release frees them whatever happens next.
         self.slots[slot].blocks = fresh;
         let restored = match start.from {
-            None => self.ops.reset(slot).map(|()| Vec::new()).map_err(RunnerError::from),
-            Some(id) => self.restore(slot, id, first),
+            None => self.ops.reset(slot).map_err(RunnerError::from),
+            Some(id) => self.restore(slot, id, table.len(), first),
         };
         let fresh = std::mem::take(&mut self.slots[slot].blocks);
-        let mut table = match restored {
-            Ok(table) => table,
-            Err(error) => {
-                self.pool.give(Holder::Slot, &fresh);
-                return Err(error);
-            }
-        };
+        if let Err(error) = restored {
+            self.pool.give(Holder::Slot, &fresh);
+            return Err(error);
+        }
         self.pool.share(Holder::Slot, &table);
         table.extend(fresh);
         let stops = start.stops.iter().copied();
