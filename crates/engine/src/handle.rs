@@ -329,7 +329,10 @@ impl Handle {
         };
         match waiting.fetch_update(Relaxed, Relaxed, room) {
             Ok(_) => Ok(()),
-            Err(waiting) => Err(Refusal::Full { waiting, limit: queue }),
+            Err(waiting) => {
+                let running = running.load(Relaxed);
+                Err(Refusal::Full { running, waiting, parallel, queue })
+            }
         }
     }
 

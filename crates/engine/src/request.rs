@@ -181,12 +181,19 @@ pub enum Refusal {
         vocab: usize,
     },
     /// As many requests wait as may.
-    #[error("the queue is full: {waiting} requests wait, accepted are {limit} (--queue)")]
+    #[error(
+        "the queue is full: {running} requests run and {waiting} wait, accepted are {parallel} \
+         (--parallel) and {queue} more (--queue)"
+    )]
     Full {
-        /// Requests that wait.
+        /// Requests that have a slot.
+        running: usize,
+        /// Requests that wait for a slot, or for blocks of the pool.
         waiting: usize,
-        /// The most that may.
-        limit: usize,
+        /// Slots.
+        parallel: usize,
+        /// How many more than that may be inside.
+        queue: usize,
     },
     /// `max_tokens` of 0.
     #[error("max_tokens is 0; at least 1 is needed")]

@@ -381,7 +381,7 @@ pub static QUEUE: Setting<Option<usize>> = Setting::new(Declared {
     default: "256",
     category: Category::Server,
     commands: &[Serve, Doctor],
-    help: "Requests that may wait for one of --parallel; more are refused with status 429",
+    help: "Requests taken in beyond --parallel, which wait; more are refused with status 429",
     ..BASE
 });
 

@@ -173,7 +173,7 @@ fn a_full_queue_refuses_and_takes_again_once_there_is_room() {
     let mut replies: Vec<_> = (1..3).map(|id| handle.submit(request(id)).unwrap()).collect();
     wait_for(|| begun.load(SeqCst) == 1);
     let refused = handle.submit(request(3)).map(|_| ());
-    assert_eq!(refused, Err(Refusal::Full { waiting: 2, limit: 1 }));
+    assert_eq!(refused, Err(Refusal::Full { running: 0, waiting: 2, parallel: 1, queue: 1 }));
     drop(permits);
     for (id, reply) in (1..3).zip(&mut replies) {
         check(reply, &request(id));

@@ -74,7 +74,10 @@ async fn a_full_queue_says_when_to_come_again() {
         (&error["code"], &error["type"]),
         (&json!("queue_full"), &json!("rate_limit_error"))
     );
-    assert_eq!(error["message"], "the queue is full: 1 requests wait, accepted are 1 (--queue)");
+    assert_eq!(
+        error["message"],
+        "the queue is full: 1 requests run and 1 wait, accepted are 1 (--parallel) and 1 more (--queue)"
+    );
     drop(open_gate);
     for mut socket in taken {
         assert_eq!(finish(&mut socket).await.status, 200);
