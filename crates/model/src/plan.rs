@@ -181,8 +181,21 @@ fn refusal(config: &Config, r: &PlanRequest, blocks: usize) -> Option<String> {
     if r.context > most {
         return Some(format!("a context of {}: the model was made for {most}", r.context));
     }
-    (r.context > pool)
-        .then(|| format!("a pool of {pool} positions: too small for one context of {}", r.context))
+    if r.context > pool {
+        return Some(format!(
+            "a pool of {pool} positions: too small for one context of {}",
+            r.context
+        ));
+    }
+    let state = StateBytes::of(config);
+    let one = state.rings + state.open_groups + if r.drafts { state.draft_rings } else { 0 };
+    (1..one).contains(&r.cache_bytes).then(|| {
+        let [cache, one] = [r.cache_bytes, one].map(human);
+        format!(
+            "a prefix cache (--prompt-cache-gib) of {cache}: one prefix takes {one} outside the pool; \
+             0 keeps none"
+        )
+    })
 }
 
 fn weigh(plan: &Plan, memory: u64) -> (Verdict, String) {
@@ -353,6 +366,12 @@ mod tests {
         assert_eq!(
             say(PlanRequest { pool_positions: 1000, ..request() }),
             "a pool of 1024 positions: too small for one context of 65536"
+        );
+        let plan = release_plan(PlanRequest { cache_bytes: 1_000_000, ..request() });
+        assert_eq!(
+            plan.reason,
+            "a prefix cache (--prompt-cache-gib) of 1.00 MB: one prefix takes 2.92 MB outside the pool; \
+             0 keeps none"
         );
     }
 
