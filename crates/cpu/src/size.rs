@@ -1,14 +1,15 @@
 //! What the buffers of a pass take, before any is allocated.
 
 use finback_numerics::rows::window_bytes;
-use finback_ops::{Limits, Linear, ModelSpec};
+use finback_ops::{Limits, Linear, ModelSpec, Stage};
 
 use crate::linear::Prepared;
 use crate::{CpuOps, CpuOptions};
 
 impl CpuOps {
     /// Bytes of the workspace that [`CpuOps::new`] allocates with these arguments: values between
-    /// steps by row, the rounded inputs of linears, logit rows, and each thread's keys and scores.
+    /// steps by row, the rounded inputs of linears, logit rows, each thread's keys and scores, and what
+    /// passes to come are announced by.
     pub fn workspace_bytes(spec: &ModelSpec, limits: &Limits, options: CpuOptions) -> u64 {
         let d = &spec.dims;
         let layers = || spec.layers.iter().chain(spec.draft_layers());
@@ -45,7 +46,8 @@ impl CpuOps {
             .map(|(rows, inp)| 4 * (Prepared::values(rows, inp) + rows))
             .sum();
         let logits = 4 * limits.logit_rows * d.vocab;
-        (inputs + limits.rows * row + logits + options.threads * thread) as u64
+        let staged = Stage::bytes(spec, limits);
+        (inputs + limits.rows * row + logits + options.threads * thread + staged) as u64
     }
 }
 

@@ -57,6 +57,10 @@ fn work(runner: &mut ModelRunner, slots: usize, prompt: usize) {
     let ids: Vec<u32> = (0..prompt as u32).map(|i| i * 7919 % 700).collect();
     for slot in 0..slots {
         runner.begin(slot, &ids, prompt + 64, 1).unwrap();
+        runner.stage(slot, 0, 256).unwrap();
+        runner.stage(slot, 256, 256).unwrap();
+    }
+    for slot in 0..slots {
         while runner.piece(slot, 256).unwrap() > 0 {}
         runner.finish(slot, Sampling::GREEDY, &[], false).unwrap();
     }

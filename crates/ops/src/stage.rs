@@ -2,7 +2,7 @@
 
 use finback_checkpoint::{Advice, Tensor};
 
-use crate::batch::Span;
+use crate::batch::{Limits, Span};
 use crate::spec::{Engram, EngramLayer, ModelSpec};
 
 /// Bytes that are advised together; a tensor may begin within a page, so this need not be the
@@ -52,6 +52,13 @@ pub struct Stage {
 }
 
 impl Stage {
+    /// Bytes of what is announced and addressed, at most: two passes a slot.
+    pub fn bytes(spec: &ModelSpec, limits: &Limits) -> usize {
+        let Some(engram) = &spec.engram else { return 0 };
+        let row = size_of::<u32>() + size_of::<u64>() * engram.columns() * engrams(spec).len();
+        2 * limits.slots * limits.rows * row
+    }
+
     /// Addresses the rows of a pass to come and tells the system that they will be read.
     pub fn add(
         &mut self,
