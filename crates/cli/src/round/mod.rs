@@ -23,9 +23,9 @@ use finback_ops::{BLOCK_POSITIONS, Limits, ModelSpec, Numerics};
 
 use crate::device;
 use crate::progress::Progress;
-use crate::settings::Values;
 use crate::settings::bench::{DEPTH, DEPTHS, PROMPT_PIECES, ROUND_LAYERS, ROUND_WIDTHS, ROUNDS};
 use crate::settings::contract::DEVICE;
+use crate::settings::{UsageError, Values};
 use report::Report;
 use watch::Watch;
 
@@ -45,10 +45,15 @@ const SLOTS: usize = 4;
 /// # Errors
 /// No such device, too little memory, or the device's failure.
 pub fn run(values: &Values) -> anyhow::Result<Report> {
+    let small = values.get(&ROUND_WIDTHS) == "small";
+    if !small && values.get(&DEVICE) == "emu" {
+        let text = "--device: found \"emu\", which checks kernels at small sizes; accepted with \
+                    --widths release: cuda";
+        return Err(UsageError(text.to_owned()).into());
+    }
     let (mut device, matmul) = open(values)?;
     let read = watch::read_rate(device.as_mut())?;
     let mut report = Report::new(values.get(&DEVICE), read, matmul);
-    let small = values.get(&ROUND_WIDTHS) == "small";
     let directory = Scratch::new()?;
     let mut options = if small { SynthOptions::default() } else { SynthOptions::release() };
     options.layers = values.get(&ROUND_LAYERS);

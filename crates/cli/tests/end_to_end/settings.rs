@@ -109,6 +109,16 @@ fn the_settings_document_is_printed_whole() {
 }
 
 #[test]
+fn rounds_of_the_releases_widths_want_a_gpu() {
+    let (code, message) = failure(&["bench", "round"]);
+    assert_eq!(code, 2);
+    assert!(
+        message.contains("--device: found \"emu\"") && message.ends_with("cuda\n"),
+        "{message}"
+    );
+}
+
+#[test]
 fn a_gpu_that_is_not_here_is_refused_with_its_reason() {
     let report = doctor(&[], &[]);
     let here = report["backends"]["cuda"].as_str().expect("a line");
