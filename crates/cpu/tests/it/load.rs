@@ -1,26 +1,15 @@
 //! Checkpoints to runners.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use finback_checkpoint::Checkpoint;
 use finback_cpu::simd::Isa;
 use finback_cpu::{CpuOps, CpuOptions};
-use finback_model::{Choice, Config, ModelRunner, Runner, SlotId, Window, spec};
-use finback_ops::{Limits, ModelSpec, Numerics, Sampling};
+use finback_model::ModelRunner;
+use finback_ops::{ModelSpec, Numerics};
 
-pub fn spec_of(dir: &Path, numerics: Numerics) -> Arc<ModelSpec> {
-    let config = Config::load(dir).unwrap();
-    let map = std::fs::read(dir.join("engram_token_map.json")).ok();
-    let map = map.map(|text| serde_json::from_slice(&text).unwrap());
-    let ck = Checkpoint::open(dir).unwrap();
-    Arc::new(spec::load(&ck, &config, map, numerics).unwrap())
-}
-
-pub fn limits(slots: usize) -> Limits {
-    let (rows, context) = (160, 1024);
-    Limits { slots, rows, logit_rows: ModelRunner::logit_rows(slots), context, blocks: slots * 4 }
-}
+#[path = "driven.rs"]
+mod driven;
+pub use driven::{limits, prompt, spec_of, step};
 
 pub fn ops(spec: &Arc<ModelSpec>, slots: usize, threads: usize, isa: Isa) -> CpuOps {
     CpuOps::new(spec.clone(), limits(slots), CpuOptions { threads, isa }).unwrap()
@@ -29,27 +18,4 @@ pub fn ops(spec: &Arc<ModelSpec>, slots: usize, threads: usize, isa: Isa) -> Cpu
 pub fn runner(name: &str, numerics: Numerics) -> ModelRunner {
     let spec = spec_of(&finback_testkit::checkpoint(name), numerics);
     ModelRunner::new(Box::new(ops(&spec, 1, 1, Isa::detect())), spec)
-}
-
-/// Runs a prompt in pieces of `piece` rows; the logits of its last `head` rows.
-pub fn prompt(
-    r: &mut dyn Runner,
-    slot: SlotId,
-    ids: &[u32],
-    piece: usize,
-    head: usize,
-) -> Vec<Vec<f32>> {
-    r.release(slot).unwrap();
-    r.begin(slot, ids, ids.len() + 128, head).unwrap();
-    while r.piece(slot, piece).unwrap() > 0 {}
-    r.prompt_logits(slot).unwrap()
-}
-
-/// One token, kept.
-pub fn step(r: &mut dyn Runner, slot: SlotId, token: u32) -> Choice {
-    let window =
-        Window { slot, tokens: &[token], sampling: Sampling::GREEDY, adjust: &[], logits: true };
-    let choice = r.windows(&[window]).unwrap().remove(0).remove(0);
-    r.keep(slot, 1).unwrap();
-    choice
 }
