@@ -292,11 +292,15 @@ fn a_conversation_that_fills_the_pool_goes_on_where_it_was() {
 fn a_request_that_waits_for_blocks_shares_those_of_a_prompt_that_is_kept_meanwhile() {
     // Six blocks: the first takes five, four of which the second shares once they are kept.
     let (permits, gate): (SyncSender<()>, Receiver<()>) = sync_channel(1000);
+    let (unsubmitted, submitted): (SyncSender<()>, Receiver<()>) = sync_channel(1);
     let begun = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&begun);
     let hook = move |call, _: &[SlotId]| {
         match call {
-            Call::Begin => drop(count.fetch_add(1, SeqCst)),
+            Call::Begin => {
+                let _ = submitted.recv();
+                count.fetch_add(1, SeqCst);
+            }
             Call::Windows => drop(gate.recv()),
             _ => {}
         }
@@ -306,12 +310,14 @@ fn a_request_that_waits_for_blocks_shares_those_of_a_prompt_that_is_kept_meanwhi
     let cache = CacheOptions { bytes: 1 << 20, every: usize::MAX };
     let options = Options { parallel: 2, cache, ..Options::default() };
     let engine = Engine::start(Box::new(runner), options).unwrap();
-    // Dropped before the engine, which else waits at the gate where this test fails.
-    let permits = permits;
+    // Dropped before the engine, which else waits at a gate where this test fails.
+    let (permits, unsubmitted) = (permits, unsubmitted);
     let first = Request::greedy(ids(1, 1030), 200);
     let second = Request::greedy([ids(1, 1030), ids(2, 20)].concat(), 30);
     let mut replies: Vec<Reply> =
         [&first, &second].map(|request| engine.handle().submit(request.clone()).unwrap()).into();
+    // Both wait before a round of the first runs, which would hold the engine at its gate.
+    drop(unsubmitted);
     // No round of the first reply has run: nothing ends, and yet the second begins.
     let deadline = Instant::now() + Duration::from_secs(10);
     while engine.handle().load().running < 2 {
