@@ -141,11 +141,7 @@ DEVICE u32 split_weight(float e) {
 }
 
 // e^x by the device's own power of two: a relative error of 2^-22 and of |x| 2^-24.
-DEVICE float exp_fast(float x) {
-    float out;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x * 1.44269504088896340736f));
-    return out;
-}
+DEVICE float exp_fast(float x) { return exp2_fast(x * 1.44269504088896340736f); }
 
 // The weights of one head from its scores, lane l's being keys l, l + 32, .. and minus infinity where there
 // is no key; gives 1 / the divisor.
@@ -200,7 +196,7 @@ DEVICE void store_heads(const TileAttendArgs& args, u64 row, u32 head0, u32 head
 }
 
 CUDA_KERNEL(tile_attend_scores, TileAttendArgs, 256) {
-    __shared__ uint4 query[32 * 32];
+    GROUP_SHARED(uint4, query, [32 * 32]);
     const u32 lane = LANE % 32u, warp = LANE / 32u, g = lane / 4u, t = lane % 4u;
     const u32 blocks16 = args.heads / 16u;
     const u32 head0 = GROUP_X % blocks16 * 16u, key0 = GROUP_X / blocks16 * 64u;
@@ -238,7 +234,7 @@ CUDA_KERNEL(tile_attend_scores, TileAttendArgs, 256) {
         for (u32 i = 0; i < 4u; i++) {
             const uint4 q = query[(4u * j + i) * 32u + lane];
             const u32 a[4] = {q.x, q.y, q.z, q.w};
-            mma_keys(sum, a, word[2u * i], word[2u * i + 1u]);
+            multiply(sum, a, word[2u * i], word[2u * i + 1u]);
         }
     }
     float* to = args.scores + (row * args.heads + head0 + g) * TILE_KEYS + key0 + warp * 8u + 2u * t;
@@ -252,7 +248,7 @@ CUDA_KERNEL(tile_attend_scores, TileAttendArgs, 256) {
 #define MIX_SHARED (TILE_KEYS * MIX_ROW + 16u * TILE_KEYS * 4u + 64u + TILE_KEYS * 4u)
 
 CUDA_KERNEL(tile_attend_mix, TileAttendArgs, 256) {
-    extern __shared__ uint4 tile_shared[];
+    LAUNCH_SHARED(uint4, tile_shared);
     u8* tile = reinterpret_cast<u8*>(tile_shared);
     u32* weights = reinterpret_cast<u32*>(tile + TILE_KEYS * MIX_ROW);
     float* divisor = reinterpret_cast<float*>(weights + 16u * TILE_KEYS);
@@ -305,20 +301,20 @@ CUDA_KERNEL(tile_attend_mix, TileAttendArgs, 256) {
 
     // Eight channels a warp; a load brings the operands of two steps.
     float sum[4] = {};
-    const u32 from = shared_at(tile) + lane * MIX_ROW + warp * 16u;
+    const u32 from = shared_address(tile) + lane * MIX_ROW + warp * 16u;
     u32 places_in[4];
 #pragma unroll
     for (u32 i = 0; i < 4u; i++) places_in[i] = weight_at(g, 8u * i + 2u * t);
     if (PLANTED(FAULT_ATTEND_DROPPED_KEY) && steps > 1u) steps -= 1u;
     for (u32 step = 0; step < steps; step += 2u) {
         u32 b[4], high[4], low[4];
-        load_transposed(b, from + step * 16u * MIX_ROW);
+        load_transposed(from + step * 16u * MIX_ROW, b);
 #pragma unroll
         for (u32 i = 0; i < 2u; i++) {
             if (step + i >= steps) continue;
             load_weights(weights + step * 16u, places_in + 2u * i, high, low);
-            mma_keys(sum, high, b[2u * i], b[2u * i + 1u]);
-            mma_keys(sum, low, b[2u * i], b[2u * i + 1u]);
+            multiply(sum, high, b[2u * i], b[2u * i + 1u]);
+            multiply(sum, low, b[2u * i], b[2u * i + 1u]);
         }
     }
     __syncthreads();
@@ -368,7 +364,7 @@ DEVICE void store_part(const TilePart& part, bool pool, u8* tile, u32 thread) {
 }
 
 CUDA_KERNEL(tile_attend_many, TileAttendArgs, 256) {
-    extern __shared__ uint4 tile_shared[];
+    LAUNCH_SHARED(uint4, tile_shared);
     u8* tiles = reinterpret_cast<u8*>(tile_shared);
     u32* weights = reinterpret_cast<u32*>(tiles + 2u * MANY_TILE);
     float* scores = reinterpret_cast<float*>(weights);
@@ -419,13 +415,13 @@ CUDA_KERNEL(tile_attend_many, TileAttendArgs, 256) {
                     high[n] = *reinterpret_cast<const uint4*>((j % 2u ? even : odd) + skip);
                 }
 #pragma unroll
-                for (u32 n = 0; n < 2u; n++) mma_keys(sum[n], a[4u * j], low[n].x, low[n].y);
+                for (u32 n = 0; n < 2u; n++) multiply(sum[n], a[4u * j], low[n].x, low[n].y);
 #pragma unroll
-                for (u32 n = 0; n < 2u; n++) mma_keys(sum[n], a[4u * j + 1u], low[n].z, low[n].w);
+                for (u32 n = 0; n < 2u; n++) multiply(sum[n], a[4u * j + 1u], low[n].z, low[n].w);
 #pragma unroll
-                for (u32 n = 0; n < 2u; n++) mma_keys(sum[n], a[4u * j + 2u], high[n].x, high[n].y);
+                for (u32 n = 0; n < 2u; n++) multiply(sum[n], a[4u * j + 2u], high[n].x, high[n].y);
 #pragma unroll
-                for (u32 n = 0; n < 2u; n++) mma_keys(sum[n], a[4u * j + 3u], high[n].z, high[n].w);
+                for (u32 n = 0; n < 2u; n++) multiply(sum[n], a[4u * j + 3u], high[n].z, high[n].w);
             }
 #pragma unroll
             for (u32 n = 0; n < 2u; n++)
@@ -466,24 +462,24 @@ CUDA_KERNEL(tile_attend_many, TileAttendArgs, 256) {
         const u32 next = 32u * (at + 1u);
         if (at + 1u < n_tiles) load_part(part, args, next >= keys.padded, places[own + next], LANE);
         __syncthreads();
-        const u32 from = shared_at(tile);
+        const u32 from = shared_address(tile);
 #pragma unroll
         for (u32 step = 0; step < 2u; step++) {
             if (at * 2u + step >= steps) continue;
             u32 b[4][4];
 #pragma unroll
             for (u32 n = 0; n < 4u; n++)
-                load_transposed(b[n], from + channels[n] + step * 16u * TILE_DIM * 2u);
+                load_transposed(from + channels[n] + step * 16u * TILE_DIM * 2u, b[n]);
 #pragma unroll
             for (u32 m = 0; m < 4u; m++) {
                 u32 high[4], low[4];
                 load_weights(weights + m * 16u * TILE_KEYS + at * 32u, places_in + 2u * step, high, low);
 #pragma unroll
                 for (u32 n = 0; n < 8u; n++)
-                    mma_keys(sum[m][n], high, b[n / 2u][n % 2u * 2u], b[n / 2u][n % 2u * 2u + 1u]);
+                    multiply(sum[m][n], high, b[n / 2u][n % 2u * 2u], b[n / 2u][n % 2u * 2u + 1u]);
 #pragma unroll
                 for (u32 n = 0; n < 8u; n++)
-                    mma_keys(sum[m][n], low, b[n / 2u][n % 2u * 2u], b[n / 2u][n % 2u * 2u + 1u]);
+                    multiply(sum[m][n], low, b[n / 2u][n % 2u * 2u], b[n / 2u][n % 2u * 2u + 1u]);
             }
         }
     }

@@ -72,8 +72,8 @@ DEVICE u64 cut_after(const LogitRow& row, bool by_weight, u64 limit, u64 last, u
 }
 
 CUDA_KERNEL(tile_choose, ChooseArgs, 1024) {
-    extern __shared__ uint4 tile_shared[];
-    __shared__ u64 part[32];
+    LAUNCH_SHARED(uint4, tile_shared);
+    GROUP_SHARED(u64, part, [32]);
     u64* bins = reinterpret_cast<u64*>(tile_shared);
     const u64 at = GROUP_X;
     LogitRow row;

@@ -1,40 +1,9 @@
 // Keys and queries as operands of the tensor cores: the exact lift of packed rows to bf16.
 //
-// mma_keys is out += A B with A [16, 16] and B [16, 8] in bf16 and out in f32, as m16n8k16. A lane is
-// (g, t) = (lane / 4, lane % 4). Sixteen channels of a lane make eight words: word 4 m + i holds
-// channels 8 m + i (low) and 8 m + i + 4 (high), so that codes spread by shifts alone; queries and
-// keys take the same words in the same order.
+// A lane is (g, t) = (lane / 4, lane % 4), as `multiply` has it. Sixteen channels of a lane make eight
+// words: word 4 m + i holds channels 8 m + i (low) and 8 m + i + 4 (high), so that codes spread by shifts
+// alone; queries and keys take the same words in the same order.
 #pragma once
-
-DEVICE void mma_keys(float* out, const u32* a, u32 b0, u32 b1) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-                 "{%0,%1,%2,%3};\n"
-                 : "+f"(out[0]), "+f"(out[1]), "+f"(out[2]), "+f"(out[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-DEVICE u32 shared_at(const void* at) { return u32(__cvta_generic_to_shared(at)); }
-
-// Four 8 x 8 tiles of 16-bit words, each transposed; a lane gives the address of one row.
-DEVICE void load_transposed(u32* out, u32 address) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];\n"
-                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
-                 : "r"(address));
-}
-
-// Two products of bf16, exact where the result fits.
-DEVICE u32 times_bf16(u32 a, u32 b) {
-    u32 out;
-    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
-    return out;
-}
-
-// The two values of f32 nearest in bf16, `low` in the low half; a NaN stays one.
-DEVICE u32 pair_bf16(float low, float high) {
-    u32 out;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
-    return out;
-}
 
 DEVICE u32 twice(u32 half) { return half | (half << 16); }
 

@@ -9,7 +9,7 @@
 // Rows lie in shared memory, 128 bytes of a row for each step of 64 inputs, the 16-byte pieces of row r
 // in the places piece ^ (r % 8).
 #pragma once
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#ifdef HOPPER
 
 #define FEW_STAGES 2u
 #define FEW_PARTS 1024u
@@ -133,7 +133,7 @@ DEVICE void few_slice(const TileArgs& args, const FewShape& shape, const u16* pa
 // Cuts the groups' rows into parts of up to 8 E: part i is group `parts[i] % 512`, from row
 // 8 E (parts[i] / 512) on. Returns how many there are; every lane of the group.
 template <u32 E> DEVICE u32 few_parts(const TileArgs& args, u16* parts, u32* counts) {
-    const u32 thread = threadIdx.x, lane = thread % 32u, warp = thread / 32u;
+    const u32 thread = LANE, lane = thread % 32u, warp = thread / 32u;
     u32 own = 0;
     if (thread < args.groups_max)
         own = args.groups ? (args.groups[thread * 3u + 2u] - args.groups[thread * 3u + 1u] + 8u * E - 1u) / (8u * E) : 1u;
@@ -194,8 +194,8 @@ DEVICE void add_slices(const TileArgs& args, u32 from, u32 a_slice, u32 group, u
 // F, the format; C, the groups that share the slices; T, the tiles of a team's turn; E, the most eights of
 // rows.
 template <u32 F, u32 C, u32 T, u32 E> DEVICE void few(const TileArgs& args) {
-    extern __shared__ __align__(1024) u8 shared[];
-    const u32 lane = threadIdx.x % 32u, warp = threadIdx.x / 32u, rank = C == 1u ? 0u : blockIdx.y;
+    LAUNCH_SHARED(__align__(1024) u8, shared);
+    const u32 lane = LANE % 32u, warp = LANE / 32u, rank = C == 1u ? 0u : GROUP_Y;
     const u32 local = args.slices / C, own = warp % local, side = warp / local, wide = FEW_WARPS / local;
     FewShape shape;
     shape.steps = args.inputs / 64u;
@@ -215,21 +215,21 @@ template <u32 F, u32 C, u32 T, u32 E> DEVICE void few(const TileArgs& args) {
     const u32 a_slice = (args.most_rows + 7u) / 8u * 512u, a_tile = args.slices * a_slice, a_turn = T * a_tile;
     const u32 rows_at = sums + 2u * FEW_WARPS * T * a_slice, x_inputs = args.inputs / C;
     const u32 ring = rows_at + args.most_rows * x_inputs * 2u + warp * FEW_STAGES * T * args.chunk * step_bytes<F>();
-    if (threadIdx.x < 4u) reinterpret_cast<u32*>(shared)[threadIdx.x] = 0;
+    if (LANE < 4u) reinterpret_cast<u32*>(shared)[LANE] = 0;
     if (lane == 0) {
         for (u32 i = 0; i < FEW_STAGES; i++) signal_new(signals + i * 8u, 1u);
         for (u32 i = 0; i < 2u; i++) {
             signal_new(full + (warp * 2u + i) * 8u, C == 1u ? args.slices : 1u);
             signal_new(free + (warp * 2u + i) * 8u, 1u);
         }
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        signals_made();
     }
     __syncwarp();
     dependents_may_start();
     const u64 policy = read_once();
     if (args.groups) wait_for_launches_before();
     const u32 all = few_parts<E>(args, parts, counts) * shape.tiles;
-    const u32 first = u32(u64(all) * blockIdx.x / gridDim.x), end = u32(u64(all) * (blockIdx.x + 1u) / gridDim.x);
+    const u32 first = u32(u64(all) * GROUP_X / GROUPS_X), end = u32(u64(all) * (GROUP_X + 1u) / GROUPS_X);
     FewReader<F> reader{end, end, end, 0, 0, 0, 0};
     if (works && lane == 0 && first < end) {
         reader.part = first / shape.tiles;
@@ -264,7 +264,7 @@ template <u32 F, u32 C, u32 T, u32 E> DEVICE void few(const TileArgs& args) {
             const u32 place = start + row - (PLANTED(FAULT_TILE_NEIGHBOUR_ROW) && row > 0 ? 1u : 0u);
             const u64 from = u64(args.list ? args.list[place] : place) * args.x_stride
                 + u64(group) * args.x_step + rank * x_inputs;
-            for (u32 piece = threadIdx.x; piece < pieces; piece += FEW_WARPS * 32u)
+            for (u32 piece = LANE; piece < pieces; piece += FEW_WARPS * 32u)
                 copy16(rows_at + (piece / 8u * rows + row) * 128u + ((piece % 8u) ^ (row % 8u)) * 16u,
                     args.x + from * 2u + piece * 16u);
         }

@@ -6,8 +6,9 @@
 #define ROUTES_SHARED (ROUTE_WARPS * ROUTE_EXPERTS * 4u)
 
 CUDA_KERNEL(tile_group_routes, GroupArgs, 1024) {
-    extern __shared__ uint4 tile_shared[];
-    __shared__ u32 routes_before[ROUTE_WARPS], used_before[ROUTE_WARPS];
+    LAUNCH_SHARED(uint4, tile_shared);
+    GROUP_SHARED(u32, routes_before, [ROUTE_WARPS]);
+    GROUP_SHARED(u32, used_before, [ROUTE_WARPS]);
     u32* counts = reinterpret_cast<u32*>(tile_shared);
     const u32 lane = LANE % 32u, warp = LANE / 32u, below = (1u << lane) - 1u;
     const u32 stretch = (args.routes + ROUTE_EXPERTS - 1u) / ROUTE_EXPERTS * 32u;

@@ -11,24 +11,11 @@
 #define TILE_INDEX_ROW (TILE_INDEX_HEADS * TILE_INDEX_DIM * 2u)
 #define TILE_INDEX_STAGE (TILE_INDEX_ROW + TILE_INDEX_HEADS * 4u)
 
-DEVICE void copy_async(u32 to, const void* from) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(to), "l"(from));
-}
-DEVICE void copy_commit() { asm volatile("cp.async.commit_group;\n"); }
-template <u32 N> DEVICE void copy_wait() { asm volatile("cp.async.wait_group %0;\n" ::"n"(N)); }
-
-// x where it is above 0, 0 below, a NaN as it is.
-DEVICE float positive_part(float x) {
-    float out;
-    asm("max.NaN.f32 %0, %1, 0f00000000;" : "=f"(out) : "f"(x));
-    return out;
-}
-
 // Brings a row's queries and weights to a stage, by 512 threads.
 DEVICE void copy_row(const TileIndexArgs& args, u32 to, u64 row, u32 thread) {
-    copy_async(to + thread * 16u, args.q + row * TILE_INDEX_ROW + thread * 16u);
+    copy16(to + thread * 16u, args.q + row * TILE_INDEX_ROW + thread * 16u);
     if (thread < TILE_INDEX_HEADS / 4u)
-        copy_async(to + TILE_INDEX_ROW + thread * 16u, args.w + row * TILE_INDEX_HEADS + thread * 4u);
+        copy16(to + TILE_INDEX_ROW + thread * 16u, args.w + row * TILE_INDEX_HEADS + thread * 4u);
 }
 
 // The compressed row of score `at`, all ones where there is none.
@@ -49,7 +36,7 @@ DEVICE u32 scored_row(const TileIndexArgs& args, u64 row, u32 at) {
 #define TILE_INDEX_WARP (TILE_INDEX_TILES * 16u)
 CUDA_KERNEL(tile_index_scores, TileIndexArgs, 512) {
     // A row's queries, then its heads' weights; two rows are there while two are on their way.
-    __shared__ uint4 query[4][TILE_INDEX_STAGE / 16u];
+    GROUP_SHARED(uint4, query, [4][TILE_INDEX_STAGE / 16u]);
     const u32 lane = LANE % 32u, warp = LANE / 32u, g = lane / 4u, t = lane % 4u;
     const u32 key0 = GROUP_X * TILE_INDEX_KEYS;
     const u32 first = GROUP_Y * args.rows_each;
@@ -58,8 +45,8 @@ CUDA_KERNEL(tile_index_scores, TileIndexArgs, 512) {
     u32 a[TILE_INDEX_TILES][8][4];
     u32 slot = NO_PICK;
     for (u32 ahead = 0; ahead < 2u; ahead++) {
-        if (first + ahead < end) copy_row(args, shared_at(query[ahead]), first + ahead, LANE);
-        copy_commit();
+        if (first + ahead < end) copy_row(args, shared_address(query[ahead]), first + ahead, LANE);
+        copies_commit();
     }
     u32 next_slot = args.rows[u64(first) * ROW_WORDS + ROW_SLOT], next_seen = seen_of(args.rows, first, args.ratio);
     for (u32 r = first; r < end; r++) {
@@ -70,12 +57,12 @@ CUDA_KERNEL(tile_index_scores, TileIndexArgs, 512) {
             next_seen = seen_of(args.rows, row + 1u, args.ratio);
         }
         if ((r - first) % 2u == 0) {
-            copy_wait<0>();
+            copies_wait<0>();
             __syncthreads();
             // Every warp is past the two rows before, whose stages are free.
             for (u32 ahead = 2u; ahead < 4u; ahead++)
-                if (r + ahead < end) copy_row(args, shared_at(query[(r + ahead - first) % 4u]), row + ahead, LANE);
-            copy_commit();
+                if (r + ahead < end) copy_row(args, shared_address(query[(r + ahead - first) % 4u]), row + ahead, LANE);
+            copies_commit();
         }
         const bool any = args.candidates ? key0 < args.n_candidates[row] * args.candidate_size : key0 < seen;
         if (any && (own != slot || args.candidates)) {
@@ -132,9 +119,9 @@ CUDA_KERNEL(tile_index_scores, TileIndexArgs, 512) {
                 for (u32 m = 0; m < 4u; m++) {
                     const uint4 b = q[(n * 4u + m) * 32u + lane];
 #pragma unroll
-                    for (u32 k = 0; k < TILE_INDEX_TILES; k++) mma_keys(dot[k], a[k][2u * m], b.x, b.y);
+                    for (u32 k = 0; k < TILE_INDEX_TILES; k++) multiply(dot[k], a[k][2u * m], b.x, b.y);
 #pragma unroll
-                    for (u32 k = 0; k < TILE_INDEX_TILES; k++) mma_keys(dot[k], a[k][2u * m + 1u], b.z, b.w);
+                    for (u32 k = 0; k < TILE_INDEX_TILES; k++) multiply(dot[k], a[k][2u * m + 1u], b.z, b.w);
                 }
 #pragma unroll
                 for (u32 k = 0; k < TILE_INDEX_TILES; k++)
@@ -221,13 +208,13 @@ template <class Words> DEVICE void digit(Digits& found, Words words, u32 n, u32 
 }
 
 CUDA_KERNEL(tile_topk, TileTopkArgs, 1024) {
-    extern __shared__ uint4 tile_shared[];
+    LAUNCH_SHARED(uint4, tile_shared);
     u32* ranks = reinterpret_cast<u32*>(tile_shared);
     u16* places = reinterpret_cast<u16*>(ranks + TOPK_TILE);
-    __shared__ u32 counts[TOPK_PASSES][256];
-    __shared__ u32 offsets[TOPK_EACH * 33u];
-    __shared__ u32 part[32];
-    __shared__ u32 result[2];
+    GROUP_SHARED(u32, counts, [TOPK_PASSES][256]);
+    GROUP_SHARED(u32, offsets, [TOPK_EACH * 33u]);
+    GROUP_SHARED(u32, part, [32]);
+    GROUP_SHARED(u32, result, [2]);
     const u32 lane = LANE % 32u, warp = LANE / 32u;
     const u64 row = GROUP_Y;
     const u32 tile0 = GROUP_X * TOPK_TILE;
