@@ -264,6 +264,8 @@ args! {
         count: u32, scores_stride: u32, k: u32, tiles: u32, ratio: u32, unit: u32,
         candidates_stride: u32, candidate_size: u32,
     }
+    /// `parts.h`, `join_parts`.
+    JoinArgs { parts: addr, out: addr, rows: u32, count: u32, width: u32, stride: u32 }
     /// `latents.h`, `finish_latents`.
     LatentsArgs {
         qr: addr, q_norm: addr, plain: addr, coded: addr, kv: addr, kv_norm: addr,

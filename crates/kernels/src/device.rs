@@ -1,7 +1,8 @@
 //! What a device gives: memory by address, and launches in order.
 
 use crate::manifest::Kernel;
-use crate::tape::Tape;
+use crate::meeting::Seat;
+use crate::tape::{Tape, Work};
 
 /// A machine that runs kernels. Addresses are the device's own; launches, writes and reads happen in
 /// the order they are asked for.
@@ -52,7 +53,26 @@ pub trait Device: Send {
     /// # Errors
     /// As [`Device::launch`].
     fn launch_all(&mut self, tape: &Tape) -> Result<(), DeviceError> {
-        tape.launches().try_for_each(|launch| self.launch(&launch))
+        tape.works().try_for_each(|work| match work {
+            Work::Launch(launch) => self.launch(&launch),
+            Work::Gather(gather) => self.gather(&gather),
+        })
+    }
+
+    /// Its place among the devices that share one model; `None` where it has the whole model.
+    fn seat(&self) -> Option<Seat> {
+        None
+    }
+
+    /// Enqueues a gather, to which every device of the model comes: each has the parts of all then, in
+    /// order of rank.
+    ///
+    /// # Errors
+    /// A device that does not come, memory that was not allocated, or the device's own failure.
+    fn gather(&mut self, gather: &Gather) -> Result<(), DeviceError> {
+        let what =
+            format!("a gather of {} bytes, and no other device shares the model", gather.bytes);
+        Err(DeviceError::Failed { device: self.name(), what })
     }
 
     /// Waits for every launch before; what the device noticed in them since the last call.
@@ -126,6 +146,17 @@ impl<'a> Launch<'a> {
         }
         Ok(())
     }
+}
+
+/// Parts of the same size from every device that shares a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gather {
+    /// Address of this device's own part.
+    pub from: u64,
+    /// Where the parts of all go, one after another.
+    pub to: u64,
+    /// Bytes of a part.
+    pub bytes: usize,
 }
 
 /// What a device noticed in launches; all zero where it does not look.

@@ -131,6 +131,7 @@ kernels! {
         markov: MarkovArgs,
         fill: FillArgs,
         read_all: ReadAllArgs,
+        join_parts: JoinArgs,
     }
     // name: arguments, threads of a group, bytes of shared memory that a launch asks for.
     cuda {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::args::Args;
-use crate::device::Launch;
+use crate::device::{Gather, Launch};
 use crate::manifest::Kernel;
 
 /// Launches in order, with the bytes of their arguments.
@@ -14,10 +14,18 @@ pub struct Tape {
 }
 
 #[derive(Debug, Clone)]
-struct Entry {
-    kernel: &'static Kernel,
-    args: Range<usize>,
-    grid: [u32; 2],
+enum Entry {
+    Launch { kernel: &'static Kernel, args: Range<usize>, grid: [u32; 2] },
+    Gather(Gather),
+}
+
+/// What a list has a device do.
+#[derive(Debug, Clone, Copy)]
+pub enum Work<'a> {
+    /// A kernel.
+    Launch(Launch<'a>),
+    /// A meeting of the devices that share a model.
+    Gather(Gather),
 }
 
 impl Tape {
@@ -37,7 +45,7 @@ impl Tape {
         debug_assert_eq!(kernel.args, A::NAME, "{}", kernel.name);
         let start = self.args.len();
         args.put(&mut self.args);
-        self.entries.push(Entry { kernel, args: start..self.args.len(), grid });
+        self.entries.push(Entry::Launch { kernel, args: start..self.args.len(), grid });
     }
 
     /// Appends a launch as it is.
@@ -45,10 +53,15 @@ impl Tape {
         let start = self.args.len();
         self.args.extend_from_slice(launch.args);
         let args = start..self.args.len();
-        self.entries.push(Entry { kernel: launch.kernel, args, grid: launch.grid });
+        self.entries.push(Entry::Launch { kernel: launch.kernel, args, grid: launch.grid });
     }
 
-    /// Number of launches.
+    /// Appends a gather.
+    pub fn push_gather(&mut self, gather: Gather) {
+        self.entries.push(Entry::Gather(gather));
+    }
+
+    /// Number of launches and gathers.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -58,11 +71,27 @@ impl Tape {
         self.entries.is_empty()
     }
 
+    /// Everything in order.
+    pub fn works(&self) -> impl Iterator<Item = Work<'_>> {
+        self.entries.iter().map(|entry| match entry {
+            Entry::Launch { kernel, args, grid } => {
+                Work::Launch(Launch::new(kernel, &self.args[args.clone()], *grid))
+            }
+            Entry::Gather(gather) => Work::Gather(*gather),
+        })
+    }
+
     /// Every launch in order.
     pub fn launches(&self) -> impl Iterator<Item = Launch<'_>> {
-        self.entries
-            .iter()
-            .map(|entry| Launch::new(entry.kernel, &self.args[entry.args.clone()], entry.grid))
+        self.works().filter_map(|work| match work {
+            Work::Launch(launch) => Some(launch),
+            Work::Gather(_) => None,
+        })
+    }
+
+    /// Whether other devices must come to it.
+    pub fn has_gathers(&self) -> bool {
+        self.entries.iter().any(|entry| matches!(entry, Entry::Gather(_)))
     }
 
     /// The launches that `wanted` says of their place and their kernel, as a tape of their own.
@@ -83,16 +112,26 @@ impl Tape {
         let (words, rest) = self.args.as_chunks::<8>();
         let hash = words.iter().fold(PRIME, |hash, word| mix(hash, u64::from_ne_bytes(*word)));
         let hash = rest.iter().fold(hash, |hash, byte| mix(hash, u64::from(*byte)));
-        self.entries.iter().fold(hash, |hash, entry| {
-            let grid = u64::from(entry.grid[0]) << 32 | u64::from(entry.grid[1]);
-            mix(mix(hash, std::ptr::from_ref(entry.kernel).addr() as u64), grid)
+        self.entries.iter().fold(hash, |hash, entry| match entry {
+            Entry::Launch { kernel, grid, .. } => {
+                let grid = u64::from(grid[0]) << 32 | u64::from(grid[1]);
+                mix(mix(hash, std::ptr::from_ref(*kernel).addr() as u64), grid)
+            }
+            Entry::Gather(Gather { from, to, bytes }) => {
+                mix(mix(mix(hash, *from), *to), *bytes as u64)
+            }
         })
     }
 
     /// Whether the other has the same launches, byte for byte.
     pub fn same(&self, other: &Self) -> bool {
-        let alike = |(a, b): (&Entry, &Entry)| {
-            std::ptr::eq(a.kernel, b.kernel) && a.args == b.args && a.grid == b.grid
+        let alike = |(a, b): (&Entry, &Entry)| match (a, b) {
+            (
+                Entry::Launch { kernel: a, args: a_args, grid: a_grid },
+                Entry::Launch { kernel: b, args: b_args, grid: b_grid },
+            ) => std::ptr::eq(*a, *b) && a_args == b_args && a_grid == b_grid,
+            (Entry::Gather(a), Entry::Gather(b)) => a == b,
+            _ => false,
         };
         self.entries.len() == other.entries.len()
             && self.args == other.args
@@ -121,7 +160,13 @@ mod tests {
     fn the_same_launches_have_the_same_hash_and_others_another() {
         let one = tape(5, 6);
         assert!(one.same(&tape(5, 6)) && one.hash() == tape(5, 6).hash());
-        for other in [tape(4, 6), tape(5, 7), one.part(|i, _| i == 0), Tape::new()] {
+        let mut gathers = one.clone();
+        gathers.push_gather(Gather { from: 1, to: 2, bytes: 3 });
+        let mut further = one.clone();
+        further.push_gather(Gather { from: 1, to: 2, bytes: 4 });
+        assert!(gathers.has_gathers() && !one.has_gathers());
+        assert!(!gathers.same(&further) && gathers.hash() != further.hash());
+        for other in [tape(4, 6), tape(5, 7), one.part(|i, _| i == 0), Tape::new(), gathers] {
             assert!(!one.same(&other) && one.hash() != other.hash());
         }
     }

@@ -582,3 +582,12 @@ struct LatentsArgs {
     float eps;
     u32 pad;
 };
+
+struct JoinArgs {
+    GLOBAL const u32* parts;
+    GLOBAL u32* out;
+    u32 rows;
+    u32 count;
+    u32 width;
+    u32 stride;
+};

@@ -21,3 +21,4 @@
 #include "engram.h"
 #include "sample.h"
 #include "probe.h"
+#include "parts.h"

@@ -7,6 +7,7 @@ mod kv;
 mod latents;
 mod mix;
 mod norm;
+mod parts;
 mod probe;
 mod sample;
 mod select;
@@ -31,6 +32,7 @@ pub fn all() -> Vec<Case> {
         experts::cases(),
         sample::cases(),
         probe::cases(),
+        parts::cases(),
         tiles::cases(),
         tile_attend::cases(),
         tile_select::cases(),
