@@ -283,6 +283,7 @@ impl<'a> Placer<'a> {
                 outputs: rows,
                 first: first + (start - outputs.start) / TILE_OUTPUTS,
                 apart: 1,
+                several: None,
             };
             let Memory::Device(device) = &mut self.memory else { return Ok(()) };
             let name = device.name();

@@ -197,9 +197,12 @@ args! {
     }
     /// `arrange.h`, the three rearrangements of a weight.
     ArrangeArgs {
-        weight: addr, scale: addr, out: addr,
+        weight: addr, scale: addr, out: addr, groups: addr,
+        weight_bytes: u64, scale_bytes: u64, out_bytes: u64,
         inputs: u32, outputs: u32, side: u32, first: u32, apart: u32, tiles: u32,
     }
+    /// `fetch.h`.
+    FetchArgs { map: addr, table: addr, groups: addr, named: addr, out: addr, count: u32, pad: u32 }
     /// `arrange.h`, `operand`.
     OperandArgs {
         x: addr, out: addr, width: u32, x_stride: u32, out_stride: u32, coded: u32,

@@ -27,7 +27,18 @@ pub trait Device: Send {
     /// The device's own failure.
     fn free_memory(&mut self) -> Result<Option<usize>, DeviceError>;
 
-    /// Frees all that was allocated.
+    /// Makes memory of the host readable by launches at the address that comes back, and keeps it until
+    /// [`Device::clear`] or the device's end. Its bytes lie where they lie as long as it lives.
+    ///
+    /// # Errors
+    /// A device that cannot, or its own failure.
+    fn register(&mut self, memory: Box<dyn HostMemory>) -> Result<u64, DeviceError> {
+        drop(memory);
+        let what = "it reads no memory of the host".into();
+        Err(DeviceError::Failed { device: self.name(), what })
+    }
+
+    /// Frees all that was allocated, and lets go of what was registered.
     fn clear(&mut self);
 
     /// Copies `bytes` to an address, after every launch before. They may change on return.
@@ -94,6 +105,15 @@ pub trait Device: Send {
     fn sees_races(&self) -> bool {
         false
     }
+}
+
+/// Memory of the host that outlives its owner's moves, such as a mapped file's.
+pub trait HostMemory: Send + std::fmt::Debug {
+    /// Its bytes, at one address as long as it lives.
+    fn bytes(&self) -> &[u8];
+
+    /// What an error calls it.
+    fn name(&self) -> String;
 }
 
 /// The host as a device.

@@ -6,7 +6,7 @@
 
 use std::ffi::c_void;
 
-use crate::device::{Device, DeviceError, Findings, Launch};
+use crate::device::{Device, DeviceError, Findings, HostMemory, Launch};
 use crate::manifest::{Kernel, LANES};
 
 /// A kernel's host code: its lanes' function and the size of its arguments.
@@ -52,6 +52,7 @@ pub const NAME: &str = "emu";
 #[derive(Debug, Default)]
 pub struct Host {
     memory: Vec<Vec<Line>>,
+    registered: Vec<Box<dyn HostMemory>>,
     findings: Findings,
 }
 
@@ -113,8 +114,15 @@ impl Device for Host {
         Ok(())
     }
 
+    fn register(&mut self, memory: Box<dyn HostMemory>) -> Result<u64, DeviceError> {
+        let address = memory.bytes().as_ptr().expose_provenance() as u64;
+        self.registered.push(memory);
+        Ok(address)
+    }
+
     fn clear(&mut self) {
         self.memory.clear();
+        self.registered.clear();
     }
 
     fn launch(&mut self, launch: &Launch<'_>) -> Result<(), DeviceError> {

@@ -15,6 +15,7 @@
 pub mod args;
 pub mod contract;
 pub mod device;
+pub mod fetch;
 #[cfg(host_build)]
 pub mod host;
 pub mod lint;

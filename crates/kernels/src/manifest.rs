@@ -83,6 +83,7 @@ kernels! {
         hyper_out: HyperOutArgs,
         quantise: QuantiseArgs,
         operand: OperandArgs,
+        fetch: FetchArgs,
         arrange_fp8: ArrangeArgs,
         arrange_fp4: ArrangeArgs,
         arrange_bf16: ArrangeArgs,

@@ -50,6 +50,21 @@ pub struct Part {
     pub first: usize,
     /// Tiles from one of its tiles to the next.
     pub apart: usize,
+    /// Where there are several such tensors, one for each place of a step.
+    pub several: Option<Several>,
+}
+
+/// Stored tensors of several places, each of which becomes a weight of its own.
+#[derive(Debug, Clone, Copy)]
+pub struct Several {
+    /// Address of the (place, start, end) of each; one without rows is left alone.
+    pub groups: u64,
+    /// How many there are.
+    pub count: usize,
+    /// Bytes from one tensor to the next.
+    pub weight_bytes: u64,
+    /// Bytes from one tensor's scales to the next.
+    pub scale_bytes: u64,
 }
 
 /// Rows, and where their outputs go.
@@ -193,12 +208,19 @@ impl Tiles {
         (self.count() * self.steps() * (self.step_bytes() + scales)).next_multiple_of(256)
     }
 
-    /// Rearranges a stored tensor of the weight's inputs into the tiles at `out`.
+    /// Rearranges a stored tensor of the weight's inputs into the tiles at `out`, or those of several into
+    /// the tiles of as many weights there.
     pub fn arrange(&self, part: &Part, out: u64) -> Option<Planned<ArrangeArgs>> {
+        let several = part.several;
+        let apart = |of: fn(&Several) -> u64| several.as_ref().map_or(0, of);
         let args = ArrangeArgs {
             weight: part.weight,
             scale: part.scale,
             out,
+            groups: apart(|several| several.groups),
+            weight_bytes: apart(|several| several.weight_bytes),
+            scale_bytes: apart(|several| several.scale_bytes),
+            out_bytes: self.bytes() as u64,
             inputs: word(self.inputs),
             outputs: word(part.outputs),
             side: word(part.side),
@@ -207,7 +229,8 @@ impl Tiles {
             tiles: word(self.count()),
         };
         let kernel = manifest::kernel(self.named(["arrange_fp8", "arrange_fp4", "arrange_bf16"]))?;
-        let grid = [word(part.outputs.div_ceil(TILE_OUTPUTS)), word(self.steps())];
+        let count = several.map_or(1, |several| several.count);
+        let grid = [word(part.outputs.div_ceil(TILE_OUTPUTS)), word(count * self.steps())];
         Some((kernel, args, grid))
     }
 

@@ -361,12 +361,26 @@ struct ArrangeArgs {
     GLOBAL const u8* weight;
     GLOBAL const u8* scale;
     GLOBAL u8* out;
+    GLOBAL const u32* groups;
+    u64 weight_bytes;
+    u64 scale_bytes;
+    u64 out_bytes;
     u32 inputs;
     u32 outputs;
     u32 side;
     u32 first;
     u32 apart;
     u32 tiles;
+};
+
+struct FetchArgs {
+    GLOBAL const u8* map;
+    GLOBAL const u64* table;
+    GLOBAL const u32* groups;
+    GLOBAL u32* named;
+    GLOBAL u8* out;
+    u32 count;
+    u32 pad;
 };
 
 struct OperandArgs {

@@ -31,17 +31,42 @@ DEVICE u32 e2m1_word(u32 a, u32 b, u32 c, u32 d) {
     return word;
 }
 
+// The weight that a group arranges, and which step of it.
+struct Arranged {
+    GLOBAL const u8* weight;
+    GLOBAL const u8* scale;
+    GLOBAL u8* out;
+    u32 step;
+    bool used;
+};
+
+// Group y counts the steps of one weight, or with `groups` of several, one after another: those whose
+// (weight, start, end) has no rows are left alone.
+DEVICE Arranged arranged(ARGS_REF(ArrangeArgs) args, u32 y) {
+    const u32 steps = args.inputs / TILE_INPUTS, which = y / steps;
+    const u64 from = PLANTED(FAULT_ARRANGE_WRONG_PLACE) && which > 0 ? which - 1u : which;
+    Arranged a;
+    a.weight = args.weight + from * args.weight_bytes;
+    a.scale = args.scale + from * args.scale_bytes;
+    a.out = args.out + which * args.out_bytes;
+    a.step = y % steps;
+    a.used = args.groups ? args.groups[which * 3u + 1u] < args.groups[which * 3u + 2u] : true;
+    return a;
+}
+
 // One group for a tile and a step. Tile x of the weight becomes tile first + x * apart of `tiles`.
 KERNEL(arrange_fp8, ArrangeArgs) {
+    const Arranged a = arranged(args, GROUP_Y);
+    if (!a.used) return;
     const u64 place = args.first + u64(GROUP_X) * args.apart, steps = args.inputs / TILE_INPUTS;
-    const u32 output = GROUP_X * TILE_OUTPUTS, step = GROUP_Y, lane = LANE;
-    GLOBAL u32* out = (GLOBAL u32*)(args.out + (place * steps + step) * 1024u);
+    const u32 output = GROUP_X * TILE_OUTPUTS, step = a.step, lane = LANE;
+    GLOBAL u32* out = (GLOBAL u32*)(a.out + (place * steps + step) * 1024u);
     for (u32 i = lane; i < 256u; i += GROUP_LANES) {
         const u32 owner = i / 4u % 32u, row = output + owner / 4u + i % 2u * 8u;
         const u32 k = step * TILE_INPUTS + i / 128u * 32u + i % 4u / 2u * 16u + owner % 4u * 2u;
         u32 word = 0;
         if (row < args.outputs) {
-            GLOBAL const u8* codes = args.weight + u64(row) * args.inputs + k;
+            GLOBAL const u8* codes = a.weight + u64(row) * args.inputs + k;
             word = e4m3_first(codes[0]) | e4m3_second(codes[8]) | ((e4m3_first(codes[1]) | e4m3_second(codes[9])) << 16);
         }
         out[i] = PLANTED(FAULT_ARRANGE_SWAPPED) ? (word << 16) | (word >> 16) : word;
@@ -49,41 +74,45 @@ KERNEL(arrange_fp8, ArrangeArgs) {
     if (lane < 2u) {
         const u32 width = (args.inputs + args.side - 1u) / args.side;
         const u32 at = output / args.side * width + (step * TILE_INPUTS + lane * 32u) / args.side;
-        args.out[u64(args.tiles) * steps * 1024u + place * steps * 2u + step * 2u + lane] = u8(args.scale[at] + 120u);
+        a.out[u64(args.tiles) * steps * 1024u + place * steps * 2u + step * 2u + lane] = u8(a.scale[at] + 120u);
     }
 }
 
 KERNEL(arrange_fp4, ArrangeArgs) {
+    const Arranged a = arranged(args, GROUP_Y);
+    if (!a.used) return;
     const u64 place = args.first + u64(GROUP_X) * args.apart, steps = args.inputs / TILE_INPUTS;
-    const u32 output = GROUP_X * TILE_OUTPUTS, step = GROUP_Y, lane = LANE;
-    GLOBAL u8* own = args.out + (place * steps + step) * 544u;
+    const u32 output = GROUP_X * TILE_OUTPUTS, step = a.step, lane = LANE;
+    GLOBAL u8* own = a.out + (place * steps + step) * 544u;
     GLOBAL u32* out = (GLOBAL u32*)own;
     for (u32 i = lane; i < 128u; i += GROUP_LANES) {
         const u32 owner = i / 4u, row = output + owner / 4u + i % 2u * 8u;
         const u32 k = step * TILE_INPUTS + i % 4u / 2u * 32u + owner % 4u * 2u;
         u32 word = 0;
         if (row < args.outputs) {
-            GLOBAL const u8* pairs = args.weight + (u64(row) * args.inputs + k) / 2u;
+            GLOBAL const u8* pairs = a.weight + (u64(row) * args.inputs + k) / 2u;
             word = e2m1_word(pairs[0], pairs[4], pairs[8], pairs[12]);
         }
         out[i] = PLANTED(FAULT_ARRANGE_SWAPPED) ? (word << 16) | (word >> 16) : word;
     }
     if (lane < 32u) {
         const u32 row = output + lane / 4u + lane % 2u * 8u, block = step * 2u + lane % 4u / 2u;
-        const u32 byte = row < args.outputs ? args.scale[u64(row) * (args.inputs / 32u) + block] : 1u;
+        const u32 byte = row < args.outputs ? a.scale[u64(row) * (args.inputs / 32u) + block] : 1u;
         own[512u + lane] = u8(byte + 126u);
     }
 }
 
 KERNEL(arrange_bf16, ArrangeArgs) {
+    const Arranged a = arranged(args, GROUP_Y);
+    if (!a.used) return;
     const u64 place = args.first + u64(GROUP_X) * args.apart, steps = args.inputs / TILE_INPUTS;
-    const u32 output = GROUP_X * TILE_OUTPUTS, step = GROUP_Y, lane = LANE;
-    GLOBAL u32* out = (GLOBAL u32*)(args.out + (place * steps + step) * 2048u);
+    const u32 output = GROUP_X * TILE_OUTPUTS, step = a.step, lane = LANE;
+    GLOBAL u32* out = (GLOBAL u32*)(a.out + (place * steps + step) * 2048u);
     for (u32 i = lane; i < 512u; i += GROUP_LANES) {
         const u32 owner = i / 4u % 32u, row = output + owner / 4u + i % 2u * 8u;
         const u32 k = step * TILE_INPUTS + i / 128u * 16u + i % 4u / 2u * 8u + owner % 4u * 2u;
         u32 word = 0;
-        if (row < args.outputs) word = ((GLOBAL const u32*)(args.weight + (u64(row) * args.inputs + k) * 2u))[0];
+        if (row < args.outputs) word = ((GLOBAL const u32*)(a.weight + (u64(row) * args.inputs + k) * 2u))[0];
         out[i] = PLANTED(FAULT_ARRANGE_SWAPPED) ? (word << 16) | (word >> 16) : word;
     }
 }

@@ -10,6 +10,7 @@
 #include "norm.h"
 #include "hyper.h"
 #include "quant.h"
+#include "fetch.h"
 #include "arrange.h"
 #include "mix.h"
 #include "dense.h"

@@ -3,6 +3,7 @@
 mod attend;
 mod dense;
 mod experts;
+mod fetch;
 mod kv;
 mod latents;
 mod mix;
@@ -33,6 +34,7 @@ pub fn all() -> Vec<Case> {
         sample::cases(),
         probe::cases(),
         parts::cases(),
+        fetch::cases(),
         tiles::cases(),
         tile_attend::cases(),
         tile_select::cases(),

@@ -8,7 +8,7 @@ use super::super::case::{Addresses, Case, Gate, Rule, Want, bytes};
 use super::super::data::{Data, gamma, near, nears};
 use super::{by_row, word};
 use crate::args::{Args, OperandArgs, format};
-use crate::tiles::{Groups, Part, Rows, TILE_INPUTS, TILE_OUTPUTS, Tiles, Way};
+use crate::tiles::{Groups, Part, Rows, Several, TILE_INPUTS, TILE_OUTPUTS, Tiles, Way};
 
 pub fn cases() -> Vec<Case> {
     let mut cases = vec![
@@ -18,6 +18,9 @@ pub fn cases() -> Vec<Case> {
         arrange("arrange_fp4", format::FP4, (64, 16), 2),
         arrange("arrange_bf16", format::BF16, (128, 40), 1),
         arrange("arrange_bf16", format::BF16, (64, 16), 2),
+        arrange_places("arrange_fp8", format::FP8),
+        arrange_places("arrange_fp4", format::FP4),
+        arrange_places("arrange_bf16", format::BF16),
         operand(true),
         operand(false),
     ];
@@ -178,6 +181,7 @@ fn arrange(kernel: &'static str, kind: u32, shape: (usize, usize), apart: usize)
                 outputs,
                 first: 0,
                 apart,
+                several: None,
             };
             let tiles = Tiles::new(kind, side, inputs, count * TILE_OUTPUTS);
             let planned = tiles.and_then(|tiles| tiles.arrange(&part, at.of("out")));
@@ -185,6 +189,60 @@ fn arrange(kernel: &'static str, kind: u32, shape: (usize, usize), apart: usize)
         })
         .want(move |_| vec![Want::Bytes(own.to_vec())])
         .fault("ARRANGE_SWAPPED", Gate::Reference)
+}
+
+/// Tensors of several places, every second one without rows: a place is a row of the case.
+fn arrange_places(kernel: &'static str, kind: u32) -> Case {
+    let (rows, inputs, outputs) = (5, 128, 24);
+    let shape = (inputs, outputs);
+    let mut data = Data::new(54 + u64::from(kind));
+    let weights: Vec<Weight> = (0..rows).map(|_| draw(&mut data, kind, shape)).collect();
+    let used = |row: usize| row.is_multiple_of(2);
+    let (mut codes, mut scales, mut apart) = (Vec::new(), Vec::new(), (0, 0));
+    for weight in &weights {
+        apart = (weight.codes.len() + 16, weight.scale.len() + 3);
+        codes.push([&weight.codes[..], &[7; 16]].concat());
+        scales.push([&weight.scale[..], &[9; 3]].concat());
+    }
+    let join = |parts: Vec<Vec<u8>>| {
+        move |rows: &[usize]| rows.iter().flat_map(|&row| parts[row].clone()).collect::<Vec<u8>>()
+    };
+    let groups = move |rows: &[usize]| {
+        let ends = rows.iter().map(|&row| if used(row) { 2 } else { 1 });
+        bytes(&ends.enumerate().flat_map(|(i, end)| [word(i), 1, end]).collect::<Vec<u32>>())
+    };
+    let size = weights.first().map_or(0, |weight| weight.tiles.len());
+    let wanted: Vec<Vec<u8>> = weights
+        .into_iter()
+        .enumerate()
+        .map(|(row, weight)| if used(row) { weight.tiles } else { vec![0; size] })
+        .collect();
+    Case::new(kernel, format!("{rows} places, {inputs} to {outputs}"), rows)
+        .made("weight", join(codes))
+        .made("scale", join(scales))
+        .made("groups", groups)
+        .in_place("out", &vec![0u8; rows * size])
+        .launch(move |at, rows| {
+            let part = Part {
+                weight: at.of("weight"),
+                scale: at.of("scale"),
+                side: 32,
+                outputs,
+                first: 0,
+                apart: 1,
+                several: Some(Several {
+                    groups: at.of("groups"),
+                    count: rows.len(),
+                    weight_bytes: apart.0 as u64,
+                    scale_bytes: apart.1 as u64,
+                }),
+            };
+            let tiles = Tiles::new(kind, 32, inputs, outputs);
+            let planned = tiles.and_then(|tiles| tiles.arrange(&part, at.of("out")));
+            planned.map_or((Vec::new(), [0, 0]), |(_, args, grid)| (args.bytes(), grid))
+        })
+        .want(move |row| vec![Want::Bytes(wanted[row].clone())])
+        .fault("ARRANGE_WRONG_PLACE", Gate::Reference)
 }
 
 fn operand(coded: bool) -> Case {
