@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use finback_engine::testing::{Call, FakeRunner, hashed, serial_reply};
 use finback_engine::{
-    CacheOptions, Clock, DiskOptions, Engine, Event, Options, Order, Parts, Prefill, Prefix, Reply,
-    Request, StartError,
+    CacheOptions, Clock, Engine, Event, Options, Order, Parts, Prefill, Prefix, Reply, Request,
+    StartError,
 };
-use finback_model::{RunnerInfo, RunnerResult, SlotId};
+use finback_model::{RunnerError, RunnerInfo, RunnerResult, SlotId};
 use finback_ops::Sampling;
 use proptest::prelude::*;
 
@@ -61,16 +61,21 @@ impl Clock for Set {
 /// The calls that took time, in order: the slot of a piece, `None` for a round.
 type Log = Arc<Mutex<Vec<Option<SlotId>>>>;
 
-/// An engine whose pieces take 100 ms and whose rounds take 10 ms; it begins with the permit.
-fn timed(slots: usize, prefill: Prefill) -> (Engine, Log, SyncSender<()>) {
+/// An engine whose pieces take 100 ms and whose rounds take 10 ms. The first request fails, once the
+/// second value says that it has begun and the third one has been dropped.
+fn timed(slots: usize, prefill: Prefill) -> (Engine, Log, Receiver<()>, SyncSender<()>) {
     let (clock, log) = (Set::default(), Log::default());
     let (permit, gate): (_, Receiver<()>) = sync_channel(1);
+    let (begun, first) = sync_channel(1);
     let (time, calls) = (clock.clone(), Arc::clone(&log));
+    let mut held = Some((begun, gate));
     let hook = move |call, at: &[SlotId]| -> RunnerResult<()> {
         let took = match call {
             Call::Begin => {
+                let Some((begun, gate)) = held.take() else { return Ok(()) };
+                begun.send(()).unwrap();
                 let _ = gate.recv();
-                return Ok(());
+                return Err(RunnerError::NoDrafts);
             }
             Call::Piece => 100,
             Call::Windows => 10,
@@ -83,13 +88,15 @@ fn timed(slots: usize, prefill: Prefill) -> (Engine, Log, SyncSender<()>) {
     let runner = FakeRunner::new(info(slots, 8 * slots), hashed(VOCAB)).on_call(hook);
     let options = Options { parallel: slots, prefill, ..Options::default() };
     let parts = Parts { clock: Some(Box::new(clock)), ..Parts::default() };
-    (Engine::start_with(Box::new(runner), options, parts).unwrap(), log, permit)
+    (Engine::start_with(Box::new(runner), options, parts).unwrap(), log, first, permit)
 }
 
-/// Runs requests that are all there before the first begins; the calls they made.
+/// Runs requests that are all there when the engine first looks for some; the calls they made.
 fn calls(slots: usize, prefill: Prefill, requests: &[Request]) -> Vec<Option<SlotId>> {
-    let (engine, log, permit) = timed(slots, prefill);
+    let (engine, log, first, permit) = timed(slots, prefill);
     let handle = engine.handle();
+    let _fails = handle.submit(Request::greedy(ids(0, 1), 1)).unwrap();
+    first.recv().unwrap();
     let mut replies: Vec<Reply> =
         requests.iter().map(|request| handle.submit(request.clone()).unwrap()).collect();
     drop(permit);
@@ -97,6 +104,15 @@ fn calls(slots: usize, prefill: Prefill, requests: &[Request]) -> Vec<Option<Slo
         assert_eq!(drain(reply).0, serial(request));
     }
     log.lock().unwrap().clone()
+}
+
+/// Waits until the engine is as wanted.
+fn wait_for(what: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !what() {
+        assert!(Instant::now() < deadline, "waited too long");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[test]
@@ -261,10 +277,7 @@ fn kept_prefixes_give_way_to_requests_and_what_waits_waits_its_turn() {
     for (request, reply) in requests.iter().zip(&mut replies) {
         assert_eq!(drain(reply).0, serial(request));
     }
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while handle.stats().kv_blocks > 0 {
-        assert!(Instant::now() < deadline);
-    }
+    wait_for(|| handle.stats().kv_blocks == 0);
     let stats = handle.stats();
     assert_eq!(stats.kv_blocks_kept + stats.kv_blocks_free, 4);
 }
@@ -319,10 +332,7 @@ fn a_request_that_waits_for_blocks_shares_those_of_a_prompt_that_is_kept_meanwhi
     // Both wait before a round of the first runs, which would hold the engine at its gate.
     drop(unsubmitted);
     // No round of the first reply has run: nothing ends, and yet the second begins.
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while engine.handle().load().running < 2 {
-        assert!(Instant::now() < deadline);
-    }
+    wait_for(|| engine.handle().load().running == 2);
     let started = replies[1].next_blocking();
     let Some(Event::Started { cached_tokens, .. }) = started else { panic!("{started:?}") };
     assert_eq!(cached_tokens, 1030);
@@ -332,54 +342,6 @@ fn a_request_that_waits_for_blocks_shares_those_of_a_prompt_that_is_kept_meanwhi
     for (request, reply) in [first, second].iter().zip(&mut replies) {
         assert_eq!(drain(reply).0, serial(request));
     }
-}
-
-#[cfg(unix)]
-#[test]
-fn replies_go_on_while_a_prefix_is_read_from_the_disk() {
-    let dir = tempfile::tempdir().unwrap();
-    let (permits, gate): (SyncSender<()>, Receiver<()>) = sync_channel(1000);
-    let engine = |gate: Option<Receiver<()>>| {
-        let hook = move |call, _: &[SlotId]| {
-            if let (Call::Windows, Some(gate)) = (call, &gate) {
-                let _ = gate.recv();
-            }
-            Ok(())
-        };
-        let runner = FakeRunner::new(info(2, 16), hashed(VOCAB)).on_call(hook);
-        let cache = CacheOptions { bytes: 1 << 20, every: usize::MAX };
-        let options = Options { parallel: 2, cache, ..Options::default() };
-        let disk = DiskOptions { dir: dir.path().to_owned(), bytes: 1 << 20, key: [3; 32] };
-        let parts = Parts { disk: Some(disk), ..Parts::default() };
-        Engine::start_with(Box::new(runner), options, parts).unwrap()
-    };
-    let kept = Request::greedy(ids(1, 400), 1);
-    ask(&engine(None), &kept);
-    // Whoever opens a pipe to read waits for its other end.
-    let engine = engine(Some(gate));
-    let entries = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
-    let file = entries.into_iter().find(|path| path.extension().is_some_and(|e| e == "prefix"));
-    let file = file.unwrap();
-    std::fs::remove_file(&file).unwrap();
-    assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
-    let handle = engine.handle();
-    let other = Request::greedy(ids(2, 20), 300);
-    let mut running = handle.submit(other.clone()).unwrap();
-    while handle.load().running == 0 {}
-    let later = Request::greedy([ids(1, 400), ids(3, 9)].concat(), 5);
-    let mut waiting = handle.submit(later.clone()).unwrap();
-    drop(permits);
-    let tokens = std::thread::spawn(move || drain(&mut running).0);
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !tokens.is_finished() && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    let went_on = tokens.is_finished();
-    // Its other end: nothing comes, and the prompt runs without.
-    drop(std::fs::File::options().write(true).open(&file).unwrap());
-    assert!(went_on, "the running reply waited for the disk");
-    assert_eq!(tokens.join().unwrap(), serial(&other));
-    assert_eq!(drain(&mut waiting), (serial(&later), Some(Prefix::default())));
 }
 
 /// A prompt that grows from another one's beginning, or a new one.

@@ -83,7 +83,7 @@ pub(crate) fn gate(
 pub(crate) fn wait_for(what: impl Fn() -> bool) {
     let start = Instant::now();
     while !what() {
-        assert!(start.elapsed() < Duration::from_secs(20), "waited too long");
+        assert!(start.elapsed() < Duration::from_secs(120), "waited too long");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -112,13 +112,3 @@ fn a_directory_has_one_user_at_a_time() {
     drop(first);
     open(dir.path(), 1 << 20);
 }
-
-#[cfg(unix)]
-#[test]
-fn a_pipe_is_passed_over() {
-    let dir = tempfile::tempdir().unwrap();
-    let pipe = dir.path().join("p.prefix");
-    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    assert_eq!(open(dir.path(), 1 << 20).size().0, 0);
-    assert!(pipe.exists());
-}
