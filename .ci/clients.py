@@ -69,7 +69,7 @@ def main():
         print("clients: openai", openai.__version__, "passed")
     finally:
         server.terminate()
-        server.wait(timeout=30)
+        server.wait(timeout=120)
 
 
 main()

@@ -79,11 +79,18 @@ impl Server {
     }
 }
 
+/// No answer takes this long unless something hangs.
+const LONG: Duration = Duration::from_secs(120);
+
+/// A round of this length and a reply of [`ENDLESS`] tokens take longer than anything here.
+const SLOW: Duration = Duration::from_millis(50);
+const ENDLESS: usize = 4000;
+
 /// Waits until the engine has this load; panics where it takes too long.
 async fn wait_for(handle: &Handle, wanted: Load) {
     let start = Instant::now();
     while handle.load() != wanted {
-        assert!(start.elapsed() < Duration::from_secs(5), "{:?} is not {wanted:?}", handle.load());
+        assert!(start.elapsed() < LONG, "{:?} is not {wanted:?}", handle.load());
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }

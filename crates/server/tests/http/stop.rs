@@ -1,20 +1,20 @@
 //! The way out.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use finback_engine::testing::{Call, hashed};
 use finback_engine::{Engine, Load, Options};
 use finback_server::serve_until;
 use serde_json::json;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::client::{finish, get, open};
-use crate::{VOCAB, app, runner, wait_for};
-
-const SOON: Duration = Duration::from_secs(5);
+use crate::{ENDLESS, EOS, LONG, SLOW, VOCAB, app, runner, wait_for};
 
 struct Stage {
     engine: Engine,
@@ -22,13 +22,27 @@ struct Stage {
     server: JoinHandle<std::io::Result<()>>,
     stop: oneshot::Sender<()>,
     now: oneshot::Sender<()>,
+    /// Ends replies by themselves.
+    enough: Arc<AtomicBool>,
 }
 
-/// A server whose rounds take 10 ms, with its two signals in hand.
+/// The server ends by itself, and well.
+async fn ends(server: JoinHandle<std::io::Result<()>>) {
+    timeout(LONG, server).await.unwrap().unwrap().unwrap();
+}
+
+/// A server whose rounds are slow, with its two signals in hand.
 async fn stage(drain: Duration) -> Stage {
-    let runner = runner(hashed(VOCAB)).on_call(|call, _| {
+    let enough = Arc::new(AtomicBool::new(false));
+    let (plain, end) = (hashed(VOCAB), Arc::clone(&enough));
+    let next = Arc::new(move |history: &[u32], sampling: &_| match end.load(SeqCst) {
+        true => Some(EOS),
+        // Any other id than the end's.
+        false => plain(history, sampling).map(|id| id.max(EOS + 1)),
+    });
+    let runner = runner(next).on_call(|call, _| {
         if call == Call::Windows {
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(SLOW);
         }
         Ok(())
     });
@@ -45,60 +59,63 @@ async fn stage(drain: Duration) -> Stage {
         async { stopped.await.unwrap_or_default() },
         async { cut.await.unwrap_or_default() },
     ));
-    Stage { engine, address, server, stop, now }
+    Stage { engine, address, server, stop, now, enough }
 }
 
-async fn begin(address: std::net::SocketAddr, max_tokens: usize) -> tokio::net::TcpStream {
-    let body = json!({"prompt": "a", "max_tokens": max_tokens, "ignore_eos": true});
+async fn begin(address: std::net::SocketAddr, stream: bool) -> TcpStream {
+    let body = json!({"prompt": "a", "max_tokens": ENDLESS, "stream": stream});
     open(address, "POST", "/v1/completions", &body.to_string()).await
 }
 
 #[tokio::test]
 async fn a_stop_lets_running_replies_end_and_fails_waiting_ones() {
-    let stage = stage(SOON).await;
-    let mut running = begin(stage.address, 30).await;
+    let stage = stage(30 * LONG).await;
+    let mut running = begin(stage.address, false).await;
     wait_for(&stage.engine.handle(), Load { waiting: 0, running: 1 }).await;
-    let mut waiting = begin(stage.address, 30).await;
+    let mut waiting = begin(stage.address, false).await;
     wait_for(&stage.engine.handle(), Load { waiting: 1, running: 1 }).await;
     stage.stop.send(()).unwrap();
     let refused = finish(&mut waiting).await;
     assert_eq!((refused.status, &refused.json()["error"]["code"]), (503, &json!("engine_stopped")));
     // Who comes now is refused in words, not by a closed door.
-    let refused = finish(&mut begin(stage.address, 30).await).await;
+    let refused = finish(&mut begin(stage.address, false).await).await;
     assert_eq!((refused.status, &refused.json()["error"]["code"]), (503, &json!("engine_stopped")));
     assert!(refused.headers.contains("retry-after: 10"), "{refused:?}");
     let health = get(stage.address, "/health").await;
     assert_eq!((health.status, &health.json()["status"]), (503, &json!("draining")));
+    assert!(!stage.server.is_finished(), "it waits for the running reply");
+    stage.enough.store(true, SeqCst);
     let answer = finish(&mut running).await;
     assert_eq!(answer.status, 200, "{answer:?}");
-    assert_eq!(answer.json()["usage"]["completion_tokens"], 30);
-    timeout(SOON, stage.server).await.unwrap().unwrap().unwrap();
-    assert!(tokio::net::TcpStream::connect(stage.address).await.is_err());
+    assert_eq!(answer.json()["choices"][0]["finish_reason"], "stop");
+    ends(stage.server).await;
     drop(stage.now);
 }
 
 #[tokio::test]
 async fn a_second_signal_ends_everything() {
-    let stage = stage(SOON).await;
-    let _running = begin(stage.address, 2000).await;
+    let stage = stage(30 * LONG).await;
+    let _running = begin(stage.address, false).await;
     wait_for(&stage.engine.handle(), Load { waiting: 0, running: 1 }).await;
     stage.stop.send(()).unwrap();
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    while !stage.engine.handle().stopping() {
+        tokio::task::yield_now().await;
+    }
     assert!(!stage.server.is_finished(), "it waits for the running reply");
     stage.now.send(()).unwrap();
-    timeout(SOON, stage.server).await.unwrap().unwrap().unwrap();
+    ends(stage.server).await;
 }
 
 #[tokio::test]
 async fn a_reply_that_outlasts_the_drain_ends_with_an_error_event() {
     let stage = stage(Duration::from_millis(100)).await;
-    let body = json!({"prompt": "a", "max_tokens": 2000, "ignore_eos": true, "stream": true});
-    let mut running = open(stage.address, "POST", "/v1/completions", &body.to_string()).await;
+    let mut running = begin(stage.address, true).await;
     wait_for(&stage.engine.handle(), Load { waiting: 0, running: 1 }).await;
     stage.stop.send(()).unwrap();
     let events = finish(&mut running).await.events();
     let last = events.last().unwrap();
     assert_eq!(last["error"]["message"], "server is stopping");
     assert_eq!(last["error"]["code"], "engine_stopped");
-    timeout(SOON, stage.server).await.unwrap().unwrap().unwrap();
+    ends(stage.server).await;
+    drop(stage.now);
 }
