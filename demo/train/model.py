@@ -204,7 +204,8 @@ def angles(text, positions, compressed):
     dim, half = text["qk_rope_head_dim"], text["qk_rope_head_dim"] // 2
     base = text["compress_rope_theta"] if compressed else text["rope_theta"]
     i = np.arange(half).astype(t)
-    freq = (1 / t(base) ** (2 * i / t(dim))).astype(t)
+    power = (float(base) ** (2 * i / t(dim)).astype(np.float64)).astype(t)  # numpy's own f32 power is not rounded right
+    freq = (1 / power).astype(t)
     yarn = text.get("rope_scaling")
     if compressed and yarn:
         original = yarn["original_max_position_embeddings"]

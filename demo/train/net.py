@@ -21,6 +21,7 @@ class Net:
         self.hash = m.EngramHash(text, token_map, device)
         wrap = (lambda f: torch.compile(f, dynamic=False)) if compiled else (lambda f: f)
         self.seg = {name: wrap(getattr(m, name)) for name in SEGMENTS}
+        self.seg |= {"collapse": m.collapse, "sinkhorn": sinkhorn, "index_score": index_score}
         self.flex = None
         if compiled:
             from torch.nn.attention.flex_attention import flex_attention
@@ -101,7 +102,7 @@ class Net:
     def select(self, layer, q, w, keys, ratio, shared):
         """bool [B, T, C]: the compressed rows each query attends to."""
         t = self.t
-        score = index_score(q, keys, w, ratio)
+        score = self.seg["index_score"](q, keys, w, ratio)
         b, length, c = score.shape
         size, source = t["candidate_block_size"], t["candidate_source_layer_id"]
         if layer == source:
@@ -171,7 +172,7 @@ class Net:
             x, qr, q, kv, pre_a, post, comb = seg["seg_in"](
                 streams, pre, w["hc_attn_fn"], w["hc_attn_base"], w["hc_attn_scale"], w["attn_norm"], w["wq_a"],
                 w["q_norm"], w["wq_b"], w["wkv"], w["kv_norm"], cos, sin)
-            comb = sinkhorn(comb, iters, eps)
+            comb = seg["sinkhorn"](comb, iters, eps)
             rows = chosen = None
             q4, kv3 = q.unflatten(0, (b, length)), kv.unflatten(0, (b, length))
             if ratio:
@@ -210,7 +211,7 @@ class Net:
             streams, x, pre, post, comb = seg["seg_mid"](
                 o, lse, w["attn_sink"], streams, post, comb, pre_a, w["wo_a"], w["wo_b"], w["hc_ffn_fn"],
                 w["hc_ffn_base"], w["hc_ffn_scale"], w["ffn_norm"], cos, sin)
-            comb = sinkhorn(comb, iters, eps)
+            comb = seg["sinkhorn"](comb, iters, eps)
             streams, load, bal = seg["seg_out"](
                 x, streams, post, comb, w["gate"], w["gate_bias"], w["w1"], w["w3"], w["w2"], w["sh_w1"], w["sh_w3"],
                 w["sh_w2"], topk)
@@ -218,7 +219,7 @@ class Net:
             balance = balance + bal
         if group is not None and kl_at is not None:
             kls.append(self.index_loss(kl_at, group, b, length))
-        hidden = seg["rms"](m.collapse(streams, pre), p["norm"])
+        hidden = seg["rms"](seg["collapse"](streams, pre), p["norm"])
         return hidden, torch.cat(taps, -1), {"loads": torch.stack(loads), "balance": balance, "kl": kls}
 
     # ---- drafts ------------------------------------------------------------------------------
