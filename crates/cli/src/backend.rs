@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::anyhow;
 use finback_cpu::simd::Isa;
 use finback_cpu::{CpuOps, CpuOptions};
-use finback_gpu::GpuOps;
+use finback_gpu::{ExpertsOn, GpuOps};
 use finback_kernels::device::Device;
 use finback_ops::{Limits, ModelSpec, Ops, StepTimes, Timed};
 
@@ -103,7 +103,7 @@ impl Backend {
             Self::Gpu { device, .. } => {
                 let device = device.lock().unwrap_or_else(PoisonError::into_inner);
                 let device = device.as_deref().ok_or_else(|| anyhow!("the device was taken"))?;
-                Ok(GpuOps::needs(spec, limits, device)?.workspace)
+                Ok(GpuOps::needs(spec, limits, ExpertsOn::Device, device)?.workspace)
             }
         }
     }

@@ -9,8 +9,10 @@
 mod batch;
 mod bounds;
 mod check;
+mod hosted;
 mod linear;
 mod load;
+mod maps;
 mod memory;
 mod ops;
 mod peek;
@@ -25,5 +27,6 @@ mod weights;
 mod wide;
 mod work;
 
+pub use hosted::ExpertsOn;
 pub use ops::GpuOps;
-pub use start::Needs;
+pub use start::{Needs, Setup};

@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 
-use finback_kernels::tiles::Tiles;
-use finback_ops::Format;
+use finback_kernels::tiles::{TILE_OUTPUTS, Tiles};
+use finback_ops::{Format, Linear};
+
+use crate::hosted::Fetched;
 
 /// A linear `[out, inp]` in device memory.
 #[derive(Debug, Clone, Copy)]
@@ -80,6 +82,8 @@ pub struct Stack {
     pub data_bytes: u64,
     /// Bytes from one expert's scales to the next.
     pub scale_bytes: u64,
+    /// How a step brings them to places, where they stay on the host; the addresses are the places' then.
+    pub fetched: Option<Fetched>,
 }
 
 /// Two linears of every expert, which may be rearranged into one.
@@ -89,6 +93,8 @@ pub struct Stacks {
     pub parts: [Stack; 2],
     /// Both.
     pub tiled: Option<Tiled>,
+    /// As of a [`Stack`], for both.
+    pub fetched: Option<Fetched>,
 }
 
 /// What takes rows.
@@ -125,6 +131,17 @@ impl Takes for Stacks {
     fn takes(&self) -> [(Format, bool); 2] {
         self.parts.map(|part| (part.first.format, self.tiled.or(part.first.tiled).is_some()))
     }
+}
+
+/// The tiles of a few linears of the same rows behind one another; `None` where that cannot be.
+pub fn tiles_of(linears: &[&Linear]) -> Option<Tiles> {
+    let (format, inp) = linears.first().map(|first| (first.format, first.inp))?;
+    let out = linears.iter().map(|linear| linear.out).sum();
+    // A linear behind another begins at a tile.
+    let whole = linears.iter().rev().skip(1).all(|l| l.out.is_multiple_of(TILE_OUTPUTS));
+    let alike = linears.iter().all(|linear| (linear.format, linear.inp) == (format, inp));
+    let tiles = Tiles::new(index(format) as u32, side(format), inp, out);
+    tiles.filter(|_| whole && alike)
 }
 
 /// A format as kernels take it.

@@ -9,7 +9,8 @@ use finback_kernels::manifest::Kernel;
 use finback_kernels::tiles::{Part, TILE_OUTPUTS, Tiles};
 use finback_ops::{Expert, Format, Linear, OpsError, OpsResult};
 
-use crate::linear::{Grouped, Joined, Stack, Stacks, Tiled, Weight, index, side};
+use crate::hosted::{Fetched, Hosted};
+use crate::linear::{Grouped, Joined, Stack, Stacks, Tiled, Weight, index, side, tiles_of};
 use crate::memory::Memory;
 use crate::queue::{failed, find};
 
@@ -31,6 +32,8 @@ pub struct Placer<'a> {
     /// Where stored bytes wait to be rearranged; `None` where nothing is.
     staging: Option<u64>,
     drawn: Option<Drawn>,
+    /// Where the routed experts come to, if they stay on the host.
+    hosted: Option<&'a Hosted>,
 }
 
 /// Tensors that the device draws: those of more bytes than this.
@@ -71,7 +74,13 @@ impl<'a> Placer<'a> {
         progress: Progress<'a>,
     ) -> Result<Self, OpsError> {
         let staging = if tiled { Some(memory.take(2 * PIECE as u64)?) } else { None };
-        Ok(Self { memory, progress, done: 0, piece: Vec::new(), staging, drawn: None })
+        let piece = Vec::new();
+        Ok(Self { memory, progress, done: 0, piece, staging, drawn: None, hosted: None })
+    }
+
+    /// Leaves the routed experts on the host.
+    pub fn leave_experts(&mut self, hosted: Option<&'a Hosted>) {
+        self.hosted = hosted;
     }
 
     /// Draws tensors of more than `over` bytes on the device, which are not read then.
@@ -143,19 +152,24 @@ impl<'a> Placer<'a> {
         of: fn(&Expert) -> &Linear,
     ) -> Result<Stack, OpsError> {
         let Some(first) = experts.first().map(of) else {
-            return Ok(Stack { first: Weight::NONE, data_bytes: 0, scale_bytes: 0 });
+            let first = Weight::NONE;
+            return Ok(Stack { first, data_bytes: 0, scale_bytes: 0, fetched: None });
         };
+        if let Some(fetched) = self.fetched(experts, &[of])? {
+            return Ok(self.placed(&fetched, 0, first));
+        }
         let linears: Vec<[&Linear; 1]> = experts.iter().map(|expert| [of(expert)]).collect();
         self.refuse_nan(linears.iter().flatten().copied())?;
         let lists: Vec<&[&Linear]> = linears.iter().map(|list| &list[..]).collect();
         let tiled = self.tiled(&lists)?;
         if tiled.is_some() {
             let first = Weight { tiled, ..bare(first) };
-            return Ok(Stack { first, data_bytes: 0, scale_bytes: 0 });
+            return Ok(Stack { first, data_bytes: 0, scale_bytes: 0, fetched: None });
         }
         let data_bytes = (first.out * first.format.row_bytes(first.inp)) as u64;
         let scale_bytes = first.format.scale_bytes(first.out, first.inp) as u64;
-        let stack = Stack { first: self.room(first, experts.len())?, data_bytes, scale_bytes };
+        let room = self.room(first, experts.len())?;
+        let stack = Stack { first: room, data_bytes, scale_bytes, fetched: None };
         for (linear, e) in experts.iter().map(of).zip(0..) {
             let data = stack.first.data + e * data_bytes;
             self.store(
@@ -172,6 +186,11 @@ impl<'a> Placer<'a> {
         experts: &[Expert],
         of: [fn(&Expert) -> &Linear; 2],
     ) -> Result<Stacks, OpsError> {
+        if let (Some(fetched), Some(first)) = (self.fetched(experts, &of)?, experts.first()) {
+            let parts = [0, 1].map(|i| self.placed(&fetched, i, of[i](first)));
+            let tiled = parts[0].first.tiled;
+            return Ok(Stacks { parts, tiled, fetched: Some(fetched) });
+        }
         let linears: Vec<[&Linear; 2]> =
             experts.iter().map(|expert| of.map(|of| of(expert))).collect();
         self.refuse_nan(linears.iter().flatten().copied())?;
@@ -179,11 +198,51 @@ impl<'a> Placer<'a> {
         let tiled = self.tiled(&lists)?;
         let parts = match (tiled, linears.first()) {
             (Some(_), Some(first)) => {
-                first.map(|linear| Stack { first: bare(linear), data_bytes: 0, scale_bytes: 0 })
+                let stack =
+                    Stack { first: bare(first[0]), data_bytes: 0, scale_bytes: 0, fetched: None };
+                first.map(|linear| Stack { first: bare(linear), ..stack })
             }
             _ => [self.stack(experts, of[0])?, self.stack(experts, of[1])?],
         };
-        Ok(Stacks { parts, tiled })
+        Ok(Stacks { parts, tiled, fetched: None })
+    }
+
+    /// How a step brings these linears of every expert; `None` where they are copied.
+    fn fetched(
+        &mut self,
+        experts: &[Expert],
+        of: &[fn(&Expert) -> &Linear],
+    ) -> Result<Option<Fetched>, OpsError> {
+        let Some(hosted) = self.hosted else { return Ok(None) };
+        let linears: Vec<Vec<&Linear>> =
+            experts.iter().map(|expert| of.iter().map(|of| of(expert)).collect()).collect();
+        self.refuse_nan(linears.iter().flatten().copied())?;
+        let lists: Vec<&[&Linear]> = linears.iter().map(|list| &list[..]).collect();
+        let (mut fetched, table) = hosted.plan(experts, of, self.tiles(&lists));
+        let table: Vec<u8> = table.into_iter().flat_map(u64::to_ne_bytes).collect();
+        fetched.table = self.memory.take(table.len() as u64)?;
+        self.write(fetched.table, &table)?;
+        Ok(Some(fetched))
+    }
+
+    /// One of the linears that a step brings, as it lies in the places.
+    fn placed(&self, fetched: &Fetched, linear: usize, first: &Linear) -> Stack {
+        let at = self.hosted.map_or(0, |hosted| hosted.tiles);
+        let tiled = fetched.tiles.map(|tiles| Tiled { tiles, at });
+        let fetched = Some(*fetched);
+        let part = fetched.and_then(|fetched| fetched.parts[linear]);
+        match part.and_then(|part| Some((part, part.several?))) {
+            Some((part, several)) if tiled.is_none() => Stack {
+                first: Weight { data: part.weight, scale: part.scale, ..bare(first) },
+                data_bytes: several.weight_bytes,
+                scale_bytes: several.scale_bytes,
+                fetched,
+            },
+            _ => {
+                let first = Weight { tiled, ..bare(first) };
+                Stack { first, data_bytes: 0, scale_bytes: 0, fetched }
+            }
+        }
     }
 
     fn refuse_nan<'b>(&self, linears: impl Iterator<Item = &'b Linear>) -> OpsResult {
@@ -195,23 +254,18 @@ impl<'a> Placer<'a> {
         read.try_for_each(OpsError::refuse_nan_scales)
     }
 
-    /// Weights of one shape, each of a few linears behind one another, rearranged for tensor cores;
-    /// `None` where that cannot be.
+    /// The tiles of weights of one shape, each of a few linears behind one another; `None` where a shape or
+    /// a scale does not fit.
+    fn tiles(&self, weights: &[&[&Linear]]) -> Option<Tiles> {
+        let tiles = self.staging.and(tiles_of(weights.first()?));
+        tiles.filter(|_| self.lift(weights.iter().copied().flatten()))
+    }
+
+    /// The same, rearranged for tensor cores.
     fn tiled(&mut self, weights: &[&[&Linear]]) -> Result<Option<Tiled>, OpsError> {
-        let (Some(staging), Some(&first)) = (self.staging, weights.first()) else {
+        let (Some(staging), Some(tiles)) = (self.staging, self.tiles(weights)) else {
             return Ok(None);
         };
-        let (format, inp) = (first[0].format, first[0].inp);
-        let out = first.iter().map(|linear| linear.out).sum();
-        // A linear behind another begins at a tile.
-        let whole = first.iter().rev().skip(1).all(|l| l.out.is_multiple_of(TILE_OUTPUTS));
-        let alike = first.iter().all(|linear| (linear.format, linear.inp) == (format, inp));
-        let tiles = Tiles::new(index(format) as u32, side(format), inp, out);
-        let Some(tiles) = tiles.filter(|_| whole && alike) else { return Ok(None) };
-        let all = weights.iter().copied().flatten();
-        if !self.lift(all) {
-            return Ok(None);
-        }
         let at = self.memory.take((weights.len() * tiles.bytes()) as u64)?;
         for (weight, e) in weights.iter().zip(0..) {
             let to = at + e * tiles.bytes() as u64;

@@ -10,6 +10,7 @@ use finback_ops::{
 };
 
 use crate::batch::Batch;
+use crate::hosted::Hosted;
 use crate::products::Products;
 use crate::queue::{Kernels, Queue};
 use crate::sampling::Tables;
@@ -29,6 +30,8 @@ pub struct GpuOps {
     pub(crate) wide: Wide,
     /// What the streams are still to be expanded by.
     pub(crate) pending: Option<Pending>,
+    /// The places of experts that stay on the host.
+    pub(crate) hosted: Option<Hosted>,
     pub(crate) weights: Weights,
     pub(crate) state: State,
     pub(crate) work: Work,

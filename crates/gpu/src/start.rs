@@ -3,22 +3,41 @@
 use std::sync::Arc;
 
 use finback_kernels::device::Device;
+use finback_kernels::manifest::Kernel;
 use finback_ops::{Frequencies, Limits, ModelSpec, OpsError, Stage};
 
 use crate::batch::Batch;
 use crate::check::check;
+use crate::hosted::{ExpertsOn, Hosted, Room};
 use crate::load::Placer;
+use crate::maps::{self, Maps};
 use crate::memory::Memory;
 use crate::ops::GpuOps;
 use crate::products::{Found, Products};
-use crate::queue::{Kernels, Queue, failed};
+use crate::queue::{Kernels, Queue, failed, find};
 use crate::sampling::Tables;
 use crate::state::State;
 use crate::weights::Weights;
 use crate::wide::{self, Wide};
 use crate::work::{self, Work};
 
-/// Bytes of device memory that a backend allocates.
+/// What a start may choose.
+#[derive(Debug, Clone, Copy)]
+pub struct Setup {
+    /// Where the routed experts are.
+    pub experts: ExpertsOn,
+    /// Weights of more bytes than this are drawn by the device and not read: for measuring, where they
+    /// are not there.
+    pub draw_over: Option<usize>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self { experts: ExpertsOn::Device, draw_over: None }
+    }
+}
+
+/// Bytes of device memory that a backend allocates, and of the host's that it locks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Needs {
     /// Weights, without Engram tables: those are read by row from the map.
@@ -27,12 +46,31 @@ pub struct Needs {
     pub state: u64,
     /// Values between steps, and tables.
     pub workspace: u64,
+    /// Places for a step's experts, where those stay on the host.
+    pub scratch: u64,
+    /// Bytes of the host's memory that hold those experts, locked for the device.
+    pub locked: u64,
 }
 
 impl Needs {
-    /// All of it.
+    /// All of the device's.
     pub fn total(&self) -> u64 {
-        self.weights + self.state + self.workspace
+        self.weights + self.state + self.workspace + self.scratch
+    }
+
+    /// The sum and its parts, in words.
+    fn text(&self) -> String {
+        let Self { weights, state, workspace, scratch, locked: _ } = *self;
+        let [weights, state, workspace] = [weights, state, workspace].map(gib);
+        let scratch = if scratch > 0 {
+            format!(", experts of a step {}", gib(scratch))
+        } else {
+            String::new()
+        };
+        let total = gib(self.total());
+        format!(
+            "{total} are wanted (weights {weights}, state {state}, workspace {workspace}{scratch})"
+        )
     }
 }
 
@@ -68,26 +106,40 @@ impl Rooms {
 }
 
 impl GpuOps {
-    /// Bytes that [`GpuOps::new`] allocates on this device.
+    /// Bytes that a start with the experts there allocates on this device.
     ///
     /// # Errors
     /// Sizes that the kernels cannot run.
     pub fn needs(
         spec: &ModelSpec,
         limits: &Limits,
+        experts: ExpertsOn,
         device: &dyn Device,
     ) -> Result<Needs, OpsError> {
         check(device.name(), spec, limits)?;
         let mut progress = |_| ();
         let found = Found::new(device, spec.numerics)?;
+        let mut memory = Memory::Counted(0);
+        let hosted = hosted(spec, limits, experts, &found, device)?;
+        let hosted = hosted
+            .map(|(room, kernel)| Hosted::new(room, Maps::default(), kernel, &mut memory))
+            .transpose()?;
+        let scratch = memory.counted();
         let mut placer = Placer::new(Memory::Counted(0), found.tiled, &mut progress)?;
+        placer.leave_experts(hosted.as_ref());
         Weights::place(spec, &mut placer)?;
         let mut memory = Memory::Counted(0);
         State::new(spec, limits, &mut memory)?;
         let state = memory.counted();
         let mut memory = Memory::Counted(0);
         Rooms::new(spec, limits, &found, &wide::Found::new(device), &mut memory)?;
-        Ok(Needs { weights: placer.counted(), state, workspace: memory.counted() - state })
+        Ok(Needs {
+            weights: placer.counted(),
+            state,
+            workspace: memory.counted() - state,
+            scratch,
+            locked: hosted.map_or(0, |_| maps::locked(spec)),
+        })
     }
 
     /// Allocates for the limits and copies the weights to the device; `progress` takes the bytes that
@@ -102,7 +154,7 @@ impl GpuOps {
         device: Box<dyn Device>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Self, OpsError> {
-        Self::start(spec, limits, device, None, progress)
+        Self::with(spec, limits, Setup::default(), device, progress)
     }
 
     /// As [`GpuOps::new`], but weights of more than `over` bytes are drawn by the device and not read:
@@ -117,42 +169,54 @@ impl GpuOps {
         over: usize,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Self, OpsError> {
-        Self::start(spec, limits, device, Some(over), progress)
+        let setup = Setup { draw_over: Some(over), ..Setup::default() };
+        Self::with(spec, limits, setup, device, progress)
     }
 
-    fn start(
+    /// As [`GpuOps::new`], with what a start may choose. Experts that stay on the host are locked there
+    /// first; `progress` takes their bytes, then those of the weights.
+    ///
+    /// # Errors
+    /// As [`GpuOps::new`]; or a device that cannot read the host's memory.
+    pub fn with(
         spec: Arc<ModelSpec>,
         limits: Limits,
+        setup: Setup,
         mut device: Box<dyn Device>,
-        drawn: Option<usize>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Self, OpsError> {
-        let needs = Self::needs(&spec, &limits, device.as_ref())?;
+        let needs = Self::needs(&spec, &limits, setup.experts, device.as_ref())?;
         let free = device.free_memory();
         let free = free.map_err(|error| failed(device.name(), "memory", &error))?;
         if let Some(free) = free
             && needs.total() > free as u64
         {
-            let Needs { weights, state, workspace } = needs;
-            return Err(OpsError::Unsupported {
-                backend: device.name(),
-                step: "this checkpoint",
-                reason: format!(
-                    "{} are wanted (weights {}, state {}, workspace {}) and {} are free",
-                    gib(needs.total()),
-                    gib(weights),
-                    gib(state),
-                    gib(workspace),
-                    gib(free as u64)
-                ),
-            });
+            let mut reason = format!("{} and {} are free", needs.text(), gib(free as u64));
+            if setup.experts == ExpertsOn::Device {
+                let other = Self::needs(&spec, &limits, ExpertsOn::HOST, device.as_ref())?;
+                let (wanted, locked) = (gib(other.total()), gib(other.locked));
+                reason += &format!(
+                    "; with the routed experts on the host {wanted} are, beside {locked} locked there"
+                );
+            }
+            let (backend, step) = (device.name(), "this checkpoint");
+            return Err(OpsError::Unsupported { backend, step, reason });
         }
         let kernels = Kernels::find(device.as_ref())?;
         let found = Found::new(device.as_ref(), spec.numerics)?;
         let wide = wide::Found::new(device.as_ref());
+        let hosted = match hosted(&spec, &limits, setup.experts, &found, device.as_ref())? {
+            None => None,
+            Some((room, kernel)) => {
+                let mut memory = Memory::Device(device.as_mut());
+                let maps = Maps::register(&spec, &mut memory, progress)?;
+                Some(Hosted::new(room, maps, kernel, &mut memory)?)
+            }
+        };
         let memory = Memory::Device(device.as_mut());
         let mut placer = Placer::new(memory, found.tiled, progress)?;
-        if let Some(over) = drawn {
+        placer.leave_experts(hosted.as_ref());
+        if let Some(over) = setup.draw_over {
             placer.draw_over(over)?;
         }
         let weights = Weights::place(&spec, &mut placer)?;
@@ -180,6 +244,7 @@ impl GpuOps {
             products,
             wide,
             pending: None,
+            hosted,
             weights,
             state,
             work,
@@ -187,6 +252,19 @@ impl GpuOps {
             tables,
         })
     }
+}
+
+/// Places for experts that stay on the host, and the kernel that fills them.
+fn hosted(
+    spec: &ModelSpec,
+    limits: &Limits,
+    experts: ExpertsOn,
+    found: &Found,
+    device: &dyn Device,
+) -> Result<Option<(Room, &'static Kernel)>, OpsError> {
+    let ExpertsOn::Host { scratch } = experts else { return Ok(None) };
+    let room = Room::new(spec, limits, scratch, found.tiled);
+    Ok(Some((room, find(device, "fetch")?)))
 }
 
 fn gib(bytes: u64) -> String {

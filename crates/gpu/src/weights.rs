@@ -2,6 +2,7 @@
 
 use finback_ops::{Expert, Hyper, LayerSpec, Linear, ModelSpec, OpsError};
 
+use crate::hosted::{IN, OUT};
 use crate::linear::{Grouped, Joined, Stack, Stacks, Takes, Weight};
 use crate::load::Placer;
 
@@ -183,8 +184,8 @@ impl Layer {
             },
             gate: to.linear(&ffn.gate)?,
             bias: to.vector(&ffn.bias)?,
-            routed_in: to.stacks(&ffn.experts, [w1, w3])?,
-            routed_out: to.stack(&ffn.experts, w2)?,
+            routed_in: to.stacks(&ffn.experts, IN)?,
+            routed_out: to.stack(&ffn.experts, OUT[0])?,
             shared_in: to.joined([w1(&ffn.shared), w3(&ffn.shared)])?,
             shared_out: to.linear(w2(&ffn.shared))?,
         })

@@ -1,6 +1,6 @@
 //! Any device at a meeting: what it gathers goes by way of the host.
 
-use crate::device::{Device, DeviceError, Findings, Gather, Launch, emu};
+use crate::device::{Device, DeviceError, Findings, Gather, HostMemory, Launch, emu};
 use crate::manifest::Kernel;
 use crate::meeting::{Meeting, Seat};
 
@@ -38,6 +38,10 @@ impl Device for Seated {
 
     fn free_memory(&mut self) -> Result<Option<usize>, DeviceError> {
         self.device.free_memory()
+    }
+
+    fn register(&mut self, memory: Box<dyn HostMemory>) -> Result<u64, DeviceError> {
+        self.device.register(memory)
     }
 
     fn clear(&mut self) {

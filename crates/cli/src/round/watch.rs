@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, anyhow};
 use finback_kernels::args::{Args, FillArgs, ReadAllArgs};
-use finback_kernels::device::{Device, DeviceError, Findings, Launch};
+use finback_kernels::device::{Device, DeviceError, Findings, HostMemory, Launch};
 use finback_kernels::manifest::{Kernel, kernel};
 use finback_kernels::tape::Tape;
 
@@ -93,6 +93,9 @@ impl Device for Watched {
     }
     fn free_memory(&mut self) -> Result<Option<usize>, DeviceError> {
         self.0.lock().device.free_memory()
+    }
+    fn register(&mut self, memory: Box<dyn HostMemory>) -> Result<u64, DeviceError> {
+        self.0.lock().device.register(memory)
     }
     fn clear(&mut self) {
         self.0.lock().device.clear();

@@ -1,8 +1,11 @@
 //! The mixture of experts: the router, and the experts of all rows at once.
 
-use finback_kernels::args::{GroupArgs, RouteArgs, SumExpertsArgs, SwigluArgs, scoring};
-use finback_ops::{OpsResult, Rows, Scoring};
+use std::ops::Range;
 
+use finback_kernels::args::{GroupArgs, RouteArgs, SumExpertsArgs, SwigluArgs, scoring};
+use finback_ops::{OpsError, OpsResult, Rows, Scoring};
+
+use crate::hosted::Fetched;
 use crate::linear::Takes;
 use crate::ops::{GpuOps, Pending};
 use crate::products::word;
@@ -68,13 +71,16 @@ impl GpuOps {
         let input = self.x(&rows);
         let weights: [&dyn Takes; 2] = [&routed_in, &shared_in];
         let ready = self.products.ready(&mut self.queue, Of::X, rows.start, input, &weights)?;
-        let used = Used { at: self.work.groups.at, count: groups, rows: n };
         let place_rows = self.work.place_rows.at;
         let (hidden, up) = (self.work.hidden, self.work.hidden_up);
         let out = |at: u64| Out { at, stride: inter, round };
         let outs = [out(self.work.routed_row(hidden)), out(self.work.routed_row(up))];
+        for turn in self.turns(groups) {
+            let used = self.used(&turn, routed_in.fetched.as_ref(), n)?;
+            let queue = &mut self.queue;
+            self.products.experts_both(queue, &ready, &routed_in, used, place_rows, outs)?;
+        }
         let queue = &mut self.queue;
-        self.products.experts_both(queue, &ready, &routed_in, used, place_rows, outs)?;
         let outs = [out(self.work.shared_row(hidden, n)), out(self.work.shared_row(up, n))];
         self.products.both(queue, &ready, &shared_in, outs)?;
         let hidden = self.work.shared_row(self.work.hidden, n);
@@ -102,19 +108,37 @@ impl GpuOps {
         let shared_out = self.work.shared_row(self.work.expert_out, n);
         let routed_out = self.work.routed_row(self.work.expert_out);
         let out = Out { at: routed_out, stride: d.hidden, round };
-        self.products.experts(
-            &mut self.queue,
-            &ready.part(n, routes),
-            &routed_down,
-            used,
-            0,
-            out,
-        )?;
+        let routed = ready.part(n, routes);
+        for turn in self.turns(groups) {
+            let used = self.used(&turn, routed_down.fetched.as_ref(), n)?;
+            self.products.experts(&mut self.queue, &routed, &routed_down, used, 0, out)?;
+        }
         let out = Out { at: shared_out, ..out };
         self.products.dense(&mut self.queue, &ready.part(0, n), &shared_down, out)?;
         // The sum of the experts waits for the streams' expansion, which may take it along.
         self.pending = Some(Pending { rows, experts: Some(ffn.topk) });
         Ok(())
+    }
+
+    /// The groups of used experts in turns: as many as there are places for, where they stay on the host.
+    fn turns(&self, groups: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+        let most = self.hosted.as_ref().map_or(groups, |hosted| hosted.places).max(1);
+        (0..groups).step_by(most).map(move |first| first..groups.min(first + most))
+    }
+
+    /// The experts of a turn, brought to their places where they stay on the host.
+    fn used(
+        &mut self,
+        turn: &Range<usize>,
+        fetched: Option<&Fetched>,
+        rows: usize,
+    ) -> Result<Used, OpsError> {
+        let (at, count) = (self.work.groups.row(turn.start), turn.len());
+        let at = match (&self.hosted, fetched) {
+            (Some(hosted), Some(fetched)) => hosted.bring(&mut self.queue, fetched, at, count)?,
+            _ => at,
+        };
+        Ok(Used { at, count, rows })
     }
 
     /// `y =` the experts of the last [`GpuOps::experts_step`] added up.

@@ -1,5 +1,6 @@
 //! Checkpoints to runners.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use finback_cpu::simd::Isa;
@@ -35,6 +36,12 @@ pub fn on_the_cpu(spec: &Arc<ModelSpec>, slots: usize) -> ModelRunner {
 /// A checkpoint with a layer of every kind, as small as the packed rows let it be.
 pub fn tiny(numerics: Numerics) -> Arc<ModelSpec> {
     let dir = finback_testkit::temp_dir();
+    write_tiny(dir.path());
+    spec_of(dir.path(), numerics)
+}
+
+/// The files of [`tiny`].
+pub fn write_tiny(dir: &Path) {
     let mut options = SynthOptions {
         seed: 5,
         hidden: 64,
@@ -57,8 +64,7 @@ pub fn tiny(numerics: Numerics) -> Arc<ModelSpec> {
     // Few blocks, so that the second level of selection leaves rows out.
     options.set.insert("candidate_topk_blocks".into(), 2.into());
     options.set.insert("candidate_block_size".into(), 4.into());
-    write(dir.path(), &options, &Vocabulary::bare(VOCAB)).unwrap();
-    spec_of(dir.path(), numerics)
+    write(dir, &options, &Vocabulary::bare(VOCAB)).unwrap();
 }
 
 /// Token ids of [`tiny`].

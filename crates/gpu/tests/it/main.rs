@@ -5,6 +5,7 @@
 
 mod adjust;
 mod agree;
+mod hosted;
 mod load;
 mod refusals;
 mod rows;

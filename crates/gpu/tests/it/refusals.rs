@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use finback_gpu::GpuOps;
+use finback_gpu::{ExpertsOn, GpuOps};
 use finback_kernels::device::{Device, DeviceError, Findings, Launch, emu};
 use finback_kernels::manifest::Kernel;
 use finback_ops::{Limits, ModelSpec, Numerics, Ops, Span};
@@ -58,7 +58,8 @@ fn small(spec: &Arc<ModelSpec>, free: usize) -> Result<(GpuOps, u64), String> {
 #[test]
 fn too_little_memory_is_refused_with_the_sum_and_enough_is_enough() {
     let spec = tiny(Numerics::RELEASE);
-    let needs = GpuOps::needs(&spec, &limits(1), emu().unwrap().as_ref()).unwrap();
+    let needs =
+        GpuOps::needs(&spec, &limits(1), ExpertsOn::Device, emu().unwrap().as_ref()).unwrap();
     assert!(needs.weights > 0 && needs.state > 0 && needs.workspace > 0);
     let total = needs.total() as usize;
     let text = small(&spec, total - 1).err().unwrap();
@@ -77,7 +78,8 @@ fn sizes_that_kernels_cannot_run_are_refused_by_name() {
     let refused = |change: fn(&mut ModelSpec), wanted: &str| {
         let mut spec = (*whole).clone();
         change(&mut spec);
-        let error = GpuOps::needs(&spec, &limits(1), emu().unwrap().as_ref()).unwrap_err();
+        let error = GpuOps::needs(&spec, &limits(1), ExpertsOn::Device, emu().unwrap().as_ref())
+            .unwrap_err();
         let text = error.to_string();
         assert!(text.contains(wanted), "{text}");
     };

@@ -43,8 +43,15 @@ impl Watched {
         slots: usize,
         decisions: bool,
     ) -> (ModelRunner, Arc<Mutex<Notes>>) {
-        let notes = Arc::new(Mutex::new(Notes::default()));
-        let (ops, own) = (ops(spec, slots), spec.clone());
+        Self::over(ops(spec, slots), spec, decisions)
+    }
+
+    pub fn over(
+        ops: GpuOps,
+        spec: &Arc<ModelSpec>,
+        decisions: bool,
+    ) -> (ModelRunner, Arc<Mutex<Notes>>) {
+        let (notes, own) = (Arc::new(Mutex::new(Notes::default())), spec.clone());
         let watched =
             Watched { ops, spec: own, decisions, rows: 0, routed: false, notes: notes.clone() };
         (ModelRunner::new(Box::new(watched), spec.clone()), notes)
