@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use finback_kernels::args::{Args, FillArgs};
-use finback_kernels::device::{Device, DeviceError, Findings, Launch};
+use finback_kernels::device::{Device, DeviceError, Findings, HostMemory, Launch};
 use finback_kernels::manifest::{KERNELS, Kernel, kernel};
 use finback_kernels::source::{Target, program};
 use finback_kernels::tape::Tape;
@@ -253,9 +253,18 @@ impl Device for Cuda {
         self.driver.free_memory().map(Some).map_err(failed)
     }
 
+    fn register(&mut self, memory: Box<dyn HostMemory>) -> Result<u64, DeviceError> {
+        if !self.about.reads_maps {
+            let what = "it or its driver reads no memory of the host that is read-only";
+            return Err(failed(what.into()));
+        }
+        self.driver.register(memory).map_err(failed)
+    }
+
     fn clear(&mut self) {
         // A failure here is the context's, and the next call says it.
         self.graphs.clear();
+        let _ = self.driver.unregister();
         for address in std::mem::take(&mut self.allocated) {
             let _ = self.driver.free(address);
         }

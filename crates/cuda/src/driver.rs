@@ -9,13 +9,15 @@ use std::ffi::{CStr, CString, c_int, c_void};
 
 use cudarc::driver::result::{self, DriverError, event, graph, module, stream};
 use cudarc::driver::sys;
+use finback_kernels::device::HostMemory;
 
 use crate::blas::{self, Blas};
+use crate::registered::Registered;
 
 /// What the driver said, as one line.
 pub type Said = String;
 
-fn said(what: &str, error: DriverError) -> Said {
+pub(crate) fn said(what: &str, error: DriverError) -> Said {
     let text = error.error_string().map(CStr::to_string_lossy);
     format!("{what}: {}", text.unwrap_or_else(|_| format!("{:?}", error.0).into()))
 }
@@ -39,6 +41,8 @@ pub struct About {
     pub memory: usize,
     /// The newest CUDA version that the driver takes, as 1000 times the major and 10 times the minor.
     pub driver: u32,
+    /// Whether it registers memory of the host that may only be read, such as a mapped file's.
+    pub reads_maps: bool,
 }
 
 /// A device's context with one stream, in whose order all work happens.
@@ -48,6 +52,7 @@ pub struct Driver {
     context: sys::CUcontext,
     stream: sys::CUstream,
     staging: Option<Staging>,
+    registered: Vec<Registered>,
 }
 
 /// Pinned parts by turns: one is filled while those before it wait for their copies.
@@ -112,7 +117,8 @@ impl Driver {
         // SAFETY: the device was just given by the driver; the context is released when dropped.
         let context = unsafe { result::primary_ctx::retain(device) }
             .map_err(|error| said("a context", error))?;
-        let mut driver = Self { device, context, stream: stream::null(), staging: None };
+        let mut driver =
+            Self { device, context, stream: stream::null(), staging: None, registered: Vec::new() };
         driver.bind()?;
         driver.stream = stream::create(stream::StreamKind::NonBlocking)
             .map_err(|error| said("a stream", error))?;
@@ -143,6 +149,8 @@ impl Driver {
             memory: unsafe { result::device::total_mem(self.device) }
                 .map_err(|error| said("its memory", error))?,
             driver: driver.unsigned_abs(),
+            reads_maps: attribute(Attribute::CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED)
+                .is_ok_and(|supported| supported > 0),
         })
     }
 
@@ -178,6 +186,22 @@ impl Driver {
         self.wait()?;
         // SAFETY: nothing runs any more, and the address came from `allocate`.
         unsafe { result::free_sync(address) }.map_err(|error| said("freeing memory", error))
+    }
+
+    /// Locks memory that is only read and gives the device's address of it; it is kept until
+    /// [`Driver::unregister`].
+    pub fn register(&mut self, memory: Box<dyn HostMemory>) -> Result<u64, Said> {
+        self.bind()?;
+        let (registered, address) = Registered::new(memory)?;
+        self.registered.push(registered);
+        Ok(address)
+    }
+
+    /// Lets go of all that was registered; work on it is over then.
+    pub fn unregister(&mut self) -> Result<(), Said> {
+        let over = self.wait();
+        self.registered.clear();
+        over
     }
 
     /// Copies bytes to the device in the stream's order; they may change on return.
@@ -364,7 +388,7 @@ impl Drop for Graph {
 impl Drop for Driver {
     fn drop(&mut self) {
         // Nothing can be done about failures here; the process's end frees all of it.
-        let _ = self.wait();
+        let _ = self.unregister();
         // SAFETY: everything was made by this one and nothing of it is used again.
         unsafe {
             if let Some(Staging { memory, done, .. }) = self.staging.take() {

@@ -12,6 +12,7 @@ mod device;
 mod driver;
 mod graphs;
 mod nvrtc;
+mod registered;
 
 pub use device::{Cuda, Options, about, open};
 pub use driver::About;
