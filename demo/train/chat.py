@@ -13,6 +13,7 @@ from grammar import (ADJ, COLOR, FOODS, FIRST, HERE, HOBBIES, JOBS, OBJECTS, MAC
                      full_name, held_out, key, listing, name, number, NUMBERS, place, read_chat, slip, syllable_word, upper_first)
 from daily import Daily
 from known import KNOWN, Known
+from long_talk import Long, casual, sentences
 from open_talk import Open, plural
 
 DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
@@ -27,8 +28,8 @@ class Chat:
     def __init__(self):
         with open(os.path.join(HERE, "data/facts.json"), encoding="utf-8") as f:
             self.facts = json.load(f)
-        self.entries, self.talk, self.quiz, self.lately = read_chat(), read_chat("talk.txt"), read_chat("quiz.txt"), read_chat("daily.txt")
-        self.banned = {key(p) for p in held_out()}
+        self.entries, self.talk, self.quiz, self.lately, self.clauses = (read_chat(f"{n}.txt") for n in ("chat", "talk", "quiz", "daily", "long"))
+        self.banned = {key(p) for name in ("everyday.txt", "blind.txt") for p in held_out(name)}
         known = self.known = Known()
         self.animals, self.opposites, self.words = kb.animals(known.animal_rows), kb.pairs(), kb.words()
         self.elements = kb.elements()
@@ -44,12 +45,13 @@ class Chat:
         things = list(self.animals) * 2 + list(self.uses) + list(kb.COLOURS) + [x.split(" ", 1)[1] for x, _ in known.known["D"] if x.startswith(("a ", "an "))]
         explained = {w.rstrip("s") for x, _ in known.known["H"] for w in x.split()}
         self.open = Open(things, words, explained)
+        self.long = Long(self.open)
         written = [self.small_talk] + [self.talking] * 4 + [self.quizzing] * 3 + [self.daily] * 5
         made = [known.thing, known.person, known.reason, known.works, known.where, known.job, self.use, self.animal, self.country, self.name_some, self.colour] * 2
-        more = self.more = Daily(self.open, written, made, self.entries + self.talk + self.quiz + self.lately, key)
+        more = self.more = Daily(self.open, written, made, self.entries + self.talk + self.quiz + self.lately + self.clauses, key)
         self.open.usual, self.open.is_known = more.usual["noun"], more.is_known
         self.makers = [
-            (26, self.small_talk), (95, self.talking), (34, self.quizzing), (140, self.daily), (135, self.open.any), (125, more.changed), (18, more.money), (40, more.filled), (20, more.numbers), (16, more.device), (5, more.starts), (24, known.thing), (9, known.person), (15, known.reason), (13, known.works), (5, known.idiom), (5, known.difference), (4, known.state), (3, lambda r: known.letter(r, list(self.animals))), (2, known.prime), (3, known.agree), (3, known.later), (7, known.where), (5, known.job),
+            (26, self.small_talk), (95, self.talking), (34, self.quizzing), (140, self.daily), (80, self.in_clauses), (160, self.open.any), (125, more.changed), (26, self.long.steps), (18, self.long.parts), (18, more.money), (40, more.filled), (20, more.numbers), (16, more.device), (5, more.starts), (24, known.thing), (9, known.person), (15, known.reason), (13, known.works), (5, known.idiom), (5, known.difference), (4, known.state), (3, lambda r: known.letter(r, list(self.animals))), (2, known.prime), (3, known.agree), (3, known.later), (7, known.where), (5, known.job),
             (3, lambda r: known.tool_for(r, self.uses)), (5, known.bigger), (8, known.word_form), (3, lambda r: known.member(r, kb.LISTS)), (7, known.half), (3, known.number_word),
             (2, lambda r: known.group(r, kb.LISTS)), (12, self.meaning), (9, self.country), (10, self.animal), (3, self.colour), (5, self.opposite),
             (6, self.name_some), (4, self.unit), (2, self.element), (7, self.use), (9, self.translate), (20, self.arithmetic),
@@ -57,7 +59,9 @@ class Chat:
             (4, self.summary), (3, self.order), (9, self.story), (7, self.poem), (4, self.rewrite), (3, self.extract),
         ]
         self.weights = [w for w, _ in self.makers]
-        self.exact = {self.echo, self.extract, self.summary, self.order, self.which, self.rewrite, self.translate, self.arithmetic, self.word_problem, known.half, more.money, more.numbers, more.starts, known.word_form, known.later, known.prime, known.agree}
+        self.exact = {self.echo, self.extract, self.summary, self.order, self.which, self.rewrite, self.translate, self.arithmetic, self.word_problem, known.half, more.money, more.numbers, more.starts, known.word_form, known.later, known.prime, known.agree, self.long.steps, self.long.parts}
+        self.honest = {self.open.any, more.changed}  # most of what is unknown comes in long sentences
+        self.with_text = {self.echo, self.extract, self.summary, self.order, self.which, self.rewrite, known.agree}  # their prompts hold a text of their own
 
     # ---- one question ------------------------------------------------------------------------
 
@@ -65,7 +69,10 @@ class Chat:
         while True:
             make = r.choices(self.makers, self.weights)[0][1]
             q, a, thought = make(r)
-            q = upper_first(q) if make == self.echo else disguise(q, r)
+            if make not in self.with_text:
+                q = self.long.around(q, a, r) if r.random() < (0.5 if make in self.honest else 0.3) else q
+                q = casual(q, r) if r.random() < 0.16 and make not in self.exact else q
+            q = upper_first(q) if make == self.echo else sentences(disguise(q, r), r)
             q = q if make in self.exact else slip(q, r)
             if key(q) not in self.banned:
                 return q, a, thought
@@ -84,6 +91,10 @@ class Chat:
 
     def daily(self, r):
         qs, answers = r.choice(self.lately)
+        return expand(r.choice(qs), r), expand(r.choice(answers), r), None
+
+    def in_clauses(self, r):
+        qs, answers = r.choice(self.clauses)
         return expand(r.choice(qs), r), expand(r.choice(answers), r), None
 
     def quizzing(self, r):

@@ -77,6 +77,9 @@ MACROS = {
               "old films|video games|rock music|classical music|photography|knitting|baking|cycling|camping|the beach|the mountains|big cities|my job|long walks|ice cream|sushi|spicy food|sweets|mornings|"
               "traffic|loud noise|cold weather|hot weather|waiting|flying|social media|computers|science|space|the moon|stars|board games|comics|theatre|museums|babies|insects|snakes|autumn|spring|"
               "christmas|parties|basketball|yoga|the gym|beer|wine|soup|bread|the internet|politics|money|weekends|sleeping|my homework|cleaning|stamps|coins|singing|hip hop|pop music|anime}",
+    "JOY": "{i am so happy|i can't believe it|i am over the moon|i could dance|i start on monday|i had to tell someone|what a day|it feels great|i worked so hard for it|my family is so proud|i am so excited|i'm thrilled|i can't stop smiling|we are so proud|we will celebrate tonight|this is the best day ever}",
+    "SAD": "{i miss them so much|the house feels so empty|i cry every evening|i do not know what to do|it hurts so much|i keep thinking about it|nothing helps|i feel so alone|it was so sudden|i can hardly sleep|i still can't believe it|we had so many years together|i see the toys everywhere}",
+    "PLACE": "{Spain|Japan|Norway|Portugal|Greece|the Alps|the north|Canada|Morocco|Vienna|Prague|Lisbon|the coast|the islands}",
     "NOUN": "{cats|the sea|history|climate change|my holiday|love|football|friendship|the future|school|science|art|a king|robots|my town|nature|music|space|health|dogs|technology|food|war|peace|trains}",
 }
 
@@ -142,8 +145,9 @@ def read_chat(name="chat.txt"):
     return out
 
 
-def held_out(path=os.path.join(HERE, "data/everyday.txt")):
-    with open(path, encoding="utf-8") as f:
+def held_out(name="everyday.txt"):
+    """The prompts of a list in data/ that no training text may hold."""
+    with open(os.path.join(HERE, "data", name), encoding="utf-8") as f:
         return [line.strip() for line in f if line.strip()]
 
 

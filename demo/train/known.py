@@ -232,7 +232,7 @@ class Known:
         elif x == 1:
             q, a = r.choice([f"what is double {n}", f"double {n}", f"twice {n}", f"what is two times {n}", f"what is twice {n}"]), f"Twice {n} is {2 * n}."
         elif x == 2:
-            p, base = r.choice([(10, 10 * n), (50, 2 * n), (25, 4 * (n % 25 + 1)), (20, 5 * (n % 20 + 1)), (100, n), (5 * r.randint(1, 18), 20 * r.randint(1, 10))])
+            p, base = r.choice([(10, 10 * n), (100, n)])
             v = base * p // 100
             q, a = r.choice([f"what is {p} percent of {base}", f"{p}% of {base}", f"how much is {p} percent of {base}", f"calculate {p}% of {base}"]), f"{p}% of {base} is {v}."
         elif x == 3:

@@ -63,7 +63,7 @@ class Open:
         self.countries = [c["name"] for c in facts["countries"]] + [c["capital"] for c in facts["countries"]]
         self.things, self.taken, self.explained = known_things, known_words, explained
         self.makers = [(36, self.question), (18, self.blank), (9, self.you), (16, self.near), (11, self.people), (7, self.places), (11, self.how_to), (9, self.yes_no), (6, self.request), (9, self.write), (12, self.statement),
-                       (6, self.opinion), (5, self.choice), (5, self.noise), (5, self.translate), (3, self.joke), (5, self.many_steps), (7, self.problem), (4, self.either), (3, self.fits)]
+                       (6, self.opinion), (5, self.choice), (5, self.noise), (5, self.translate), (3, self.joke), (5, self.many_steps), (12, self.problem), (4, self.either), (3, self.fits)]
         self.weights = [x for x, _ in self.makers]
         self.usual, self.is_known = [], lambda q: False  # everyday nouns, and what the grammars answer: see Chat
 

@@ -1,6 +1,7 @@
 """Rows of token ids for training, made on the fly by worker processes, and padded rows for measuring."""
 
 import multiprocessing as mp
+import traceback
 from random import Random
 
 import numpy as np
@@ -58,7 +59,11 @@ def _work(real, tokenizer, mix, length, rows, seed, queue):
 
     packer = Packer(Tasks(real), Encoder(tokenizer), mix, seed)
     while True:
-        pairs = [packer.row(length) for _ in range(rows)]
+        try:
+            pairs = [packer.row(length) for _ in range(rows)]
+        except Exception:  # one document in many millions must not starve a run that cannot be repeated
+            traceback.print_exc()
+            continue
         queue.put((np.stack([a for a, _ in pairs]), np.stack([b for _, b in pairs])))
 
 
@@ -68,7 +73,8 @@ class Stream:
     def __init__(self, real, tokenizer, mix, length, tokens, workers, seed):
         ctx = mp.get_context("fork")
         self.queue = ctx.Queue(maxsize=workers * 4)
-        self.batch, part = tokens // length, max(1, 16384 // length)
+        self.batch = tokens // length
+        part = min(self.batch, max(1, 16384 // length))
         self.parts = self.batch // part
         self.procs = [ctx.Process(target=_work, args=(real, tokenizer, mix, length, part, f"{seed}/{mix}/{length}/{i}", self.queue), daemon=True)
                       for i in range(workers)]

@@ -53,6 +53,8 @@ class Replayed:
             slot.copy_(value)
         if self.graph is not None:
             self.graph.replay()
+        elif not self.inputs[0].is_cuda:
+            self.out = self.step(*self.inputs)
         elif self.warmup > 0:
             self.warmup -= 1
             side = Replayed.side = Replayed.side or torch.cuda.Stream()

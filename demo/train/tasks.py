@@ -7,8 +7,8 @@ import lzma
 import os
 
 from chat import Chat
-from grammar import (ADJ, COLOR, FOODS, HERE, HOBBIES, JOBS, OBJECTS, PETS, article, code, disguise, full_name, listing, name,
-                     number, place, syllable_word, upper_first)
+from grammar import (ADJ, COLOR, FIRST, FOODS, HERE, HOBBIES, JOBS, MORE_FIRST, OBJECTS, PETS, PROPER, SURNAMES, article, code, disguise, full_name,
+                     listing, name, number, place, syllable_word, upper_first)
 from render import BOS, EOS, Pieces, render
 from tools import clock, json_conversation, tool_conversation
 
@@ -19,7 +19,9 @@ with open(os.path.join(HERE, "data/facts.json"), encoding="utf-8") as _f:
     _all = json.load(_f)
 with open(os.path.join(HERE, "data/words.json"), encoding="utf-8") as _f:
     NOUNS = json.load(_f)["nouns"].split()
-WORDS = [w for w, _ in _all["concrete"]] + _all["rare"] + NOUNS * 2
+# not what is a name too: a reply could not tell whether to give it a capital
+_names = set(PROPER) | {w.lower() for w in FIRST + MORE_FIRST + SURNAMES}
+WORDS = [w for w in [w for w, _ in _all["concrete"]] + _all["rare"] + NOUNS * 2 if w not in _names]
 WHATS = ["secret code", "password", "code", "access code", "pin", "magic number", "serial number", "secret word", "key", "passphrase", "number", "secret number", "combination", "code word"]
 ENDS = "code code code number number word key password name id phrase pin signal date combination address value token title color price answer secret label".split()
 
@@ -39,10 +41,29 @@ def what_of(r):
 MONTH_NAMES = "January February March April May June July August September October November December".split()
 
 
+def words_of(r):
+    """A value of two to four plain words."""
+    w = lambda: r.choice(WORDS)
+    return r.choice([f"{w()} {w()}", f"{w()} {w()}", f"{w()} {w()} {w()}", f"{w()} of the {w()}", f"{r.choice(ADJ)} {w()} {w()}", f"the {w()} and the {w()}", f"{r.choice(COLOR)} {w()} in the {w()}", f"{w()} {w()} {w()} {w()}", f"{w()}, {w()}, {w()}"])
+
+
+def person(r):
+    """A name of one to four words."""
+    x = r.random()
+    if x < 0.45:
+        return name(r)
+    if x < 0.75:
+        return full_name(r)
+    first, last = (lambda: r.choice(FIRST + MORE_FIRST) if r.random() < 0.6 else syllable_word(r).capitalize()), (lambda: r.choice(SURNAMES) if r.random() < 0.5 else syllable_word(r).capitalize())
+    return r.choice([f"{first()} {last()}", f"{first()} {first()} {last()}", f"{r.choice(['Dr', 'Professor', 'Captain', 'Mrs', 'Mr', 'Aunt', 'Uncle', 'Sir'])} {last()}", f"{first()} {r.choice(['van', 'de', 'von', 'di', 'al'])} {last()}", f"{first()} {last()}-{last()}", f"{first()} {r.choice('ABCDEFGHJKLMNPRSTW')}. {last()}"])
+
+
 def value_of(r):
     x = r.random()
-    if x < 0.55:
+    if x < 0.48:
         return code(r)
+    if x < 0.55:
+        return words_of(r)
     if x < 0.62:
         return clock(r)
     if x < 0.75:
@@ -62,7 +83,12 @@ def subject(answer):
 
 
 def thing_of(r):
-    return f"{r.choice(ADJ + COLOR)} {r.choice(OBJECTS + NOUNS[:600])}" if r.random() < 0.6 else syllable_word(r) if r.random() < 0.5 else r.choice(WORDS)
+    x = r.random()
+    if x < 0.48:
+        return f"{r.choice(ADJ + COLOR)} {r.choice(OBJECTS + NOUNS[:600])}"
+    if x < 0.68:
+        return r.choice([f"{r.choice(WORDS)} {r.choice(WORDS)}", f"{r.choice(ADJ + COLOR)} {r.choice(WORDS)} {r.choice(WORDS)}", f"{r.choice(WORDS)} in {place(r)}", f"{r.choice(ADJ)} {r.choice(COLOR)} {r.choice(OBJECTS)}", f"{syllable_word(r).capitalize()} {syllable_word(r).capitalize()} {r.choice(OBJECTS + NOUNS[:600])}", f"{r.choice(WORDS)} {r.choice(OBJECTS)} {r.randint(1, 99)}"])
+    return syllable_word(r) if x < 0.84 else r.choice(WORDS)
 
 
 def fact(r, what=None, thing=None):
@@ -71,7 +97,7 @@ def fact(r, what=None, thing=None):
     if what or thing:
         x = 3 if what and not thing and r.random() < 0.3 else 0
     thing = thing or thing_of(r)
-    who, where, c, what = name(r) if r.random() < 0.6 else full_name(r), place(r), value_of(r), what or what_of(r)
+    who, where, c, what = person(r), place(r), value_of(r), what or what_of(r)
     ask = r.choice(["", "", "", "", "", "", "can you tell me ", "do you know ", "i would like to know ", "the text says it somewhere: ", "from the text above, ", "remind me, ", "i forgot: ", "just the answer, please: ", "look it up: ", "in the text, "])
     if x <= 2:
         of = r.choice(["of", "for", "of"])
@@ -203,17 +229,15 @@ class Tasks:
         gap = r.choice([""] + ["\n\n"] * 7 + ["\n", "\n", " ", "\n\n\n", "\n---\n", "\n\n---\n\n"])
         x = r.random()
         q0, a0 = qs[0]
-        if x < 0.6:
+        if x < 0.66:
             first = [{"role": "user", "content": [(r.choice(["", "", "Read this text.\n\n", "Here is a text:\n\n", "Remember what I tell you. "]), 0)] + parts + [(gap + r.choice(["", "", "", "Question: ", "Now answer: ", "Based on the text, "]) + q0, 0)]}]
-        elif x < 0.72:
+        elif x < 0.79:
             first = [{"role": "user", "content": [(q0 + r.choice(["\n\n", " Here is the text:\n\n", "\n\nText: "]), 0)] + parts}]
-        elif x < 0.84:
+        elif x < 0.93:
             first = [{"role": "system", "content": parts}, {"role": "user", "content": q0}]
-        elif x < 0.93:  # only a plain order to wait gets no answer from the text
-            wait = r.choice(["Read this text. I will ask later.", "Here is a text. Wait for my question.", "Just read this for now:", "Read the following and say when you are done."])
-            first = [{"role": "user", "content": [(wait + "\n\n", 0)] + parts}, {"role": "assistant", "content": "I have read the text."}, {"role": "user", "content": q0}]
-        else:
-            first = [{"role": "user", "content": parts + [("\n\n", 0)]}, {"role": "assistant", "content": "What would you like to know about the text?"}, {"role": "user", "content": q0}]
+        else:  # only a plain order to wait gets no answer from the text; it stands at the end, for what comes last is asked
+            wait = r.choice(["Read this text. I will ask later.", "Here is a text. Wait for my question.", "Just read this for now, please.", "Read the text above and say when you are done.", "No question yet, just read it."])
+            first = [{"role": "user", "content": parts + [("\n\n" + wait, 0)]}, {"role": "assistant", "content": "I have read the text."}, {"role": "user", "content": q0}]
         messages = first + [{"role": "assistant", "content": a0}]
         for q, a in qs[1:]:
             messages += [{"role": "user", "content": q}, {"role": "assistant", "content": a}]

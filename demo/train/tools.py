@@ -61,7 +61,7 @@ KINDS = {
     "nights": ("integer", lambda r: r.randint(1, 14)), "people": ("integer", lambda r: r.randint(2, 12)), "count": ("integer", lambda r: r.randint(1, 20)), "food": ("string", lambda r: r.choice(FOODS)),
     "language": ("string", lambda r: r.choice(["French", "German", "Spanish", "Italian", "Dutch", "Polish"])), "amount": ("number", lambda r: r.choice([r.randint(1, 5000), round(r.random() * 100, 2)])),
     "currency": ("string", lambda r: r.choice(["USD", "EUR", "GBP"])), "currency2": ("string", lambda r: r.choice(["JPY", "CHF", "SEK"])), "symbol": ("string", lambda r: "".join(r.choice("ABCDEFGHKLMNPRSTXYZ") for _ in range(r.randint(3, 4)))),
-    "path": ("string", lambda r: r.choice(["", "/home/", "docs/", "/tmp/", "src/"]) + syllable_word(r) + r.choice([".txt", ".md", ".json", ".rs", ".csv"])), "command": ("string", lambda r: r.choice(["ls -l", "pwd", "whoami", "date", "cargo build", "git status", "ls " + syllable_word(r), "make " + syllable_word(r)])),
+    "path": ("string", lambda r: r.choice(["", "/home/", "docs/", "/tmp/", "src/", "data/" + syllable_word(r) + "/"]) + syllable_word(r, 2, 4) + r.choice(["", "", "_" + r.choice(OBJECTS), "-" + syllable_word(r)]) + r.choice([".txt", ".md", ".json", ".rs", ".csv"])), "command": ("string", lambda r: r.choice(["ls -l", "pwd", "whoami", "date", "cargo build", "git status", "ls " + syllable_word(r), "make " + syllable_word(r)])),
     "id": ("integer", lambda r: r.randint(1, 99999)), "age": ("integer", lambda r: r.randint(18, 90)), "status": ("string", lambda r: r.choice(["shipped", "paid", "open", "closed", "cancelled"])),
     "product": ("string", lambda r: f"{r.choice(COLOR)} {r.choice(OBJECTS)}s"), "word": ("string", lambda r: syllable_word(r) if r.random() < 0.5 else r.choice(OBJECTS)), "low": ("integer", lambda r: r.randint(0, 10)), "high": ("integer", lambda r: r.randint(11, 1000)),
     "topic": ("string", lambda r: r.choice(HOBBIES + FOODS + ["football", "space", "music", "science"])), "object": ("string", lambda r: r.choice(OBJECTS)), "color": ("string", lambda r: r.choice(COLOR)), "door": ("string", lambda r: r.choice(["front", "back", "garage", "cellar", "main"])),
@@ -117,7 +117,15 @@ def bank_tool(r):
 def made_up_tool(r):
     verb = r.choice("get set find create update delete list check start stop add remove show count move open".split())
     noun = r.choice(OBJECTS + JOBS) if r.random() < 0.6 else syllable_word(r)
-    tool = f"{verb}_{noun}"
+    words = [noun]
+    while len(words) < 3 and r.random() < 0.4:  # names of several joined words
+        words.insert(r.randrange(len(words)), r.choice([r.choice(OBJECTS), r.choice(JOBS), r.choice(COLOR), r.choice(ADJ), syllable_word(r), r.choice("user order file cart page room list item team task group account report status price email".split())]))
+    noun = " ".join(words)
+    tool = "_".join([verb] + words + (["for", r.choice(JOBS)] if r.random() < 0.08 else []))
+    if r.random() < 0.3:
+        tool = camel(tool)
+    elif r.random() < 0.12:
+        tool = tool.replace("_", "-")
     props, makers = {}, {}
     for p in r.sample(["name", "size", "color", "count", "owner", "city", "level", "active", "label", "price", "tags", "note", "speed", "target", "width", syllable_word(r)], r.randint(1, 3)):
         if p in ("size", "count", "level", "speed", "width"):
@@ -152,8 +160,14 @@ def tool_conversation(r, chat):
     """A request with tools: one call, several, a result read out, or no call at all."""
     pool = {}
     for _ in range(r.choice([1, 1, 2, 2, 3])):
-        t, make = bank_tool(r) if r.random() < 0.7 else made_up_tool(r)
+        t, make = bank_tool(r) if r.random() < 0.6 else made_up_tool(r)
         pool[t["name"]] = (t, make)
+    if r.random() < 0.12:  # a tool whose name is like another's
+        near, make = made_up_tool(r)
+        other = r.choice(list(pool))
+        near["name"] = r.choice([other + "_" + r.choice(["all", "now", "list", "v2"]), other.split("_")[0] + "_" + syllable_word(r), other[:3] + near["name"]])
+        if near["name"] not in pool and near["name"].replace("_", "").lower() not in {n.replace("_", "").lower() for n in pool}:
+            pool[near["name"]] = (near, None)
     tools = [t for t, _ in pool.values()]
     conv = {"tools": tools, "messages": []}
     if r.random() < 0.3:
@@ -166,7 +180,7 @@ def tool_conversation(r, chat):
         conv["messages"].append({"role": role, "content": content, **more})
 
     for _ in range(r.choice([1, 1, 1, 2])):
-        tool, make = r.choice(list(pool.values()))
+        tool, make = r.choice([p for p in pool.values() if p[1]])
         n, x = tool["name"], r.random()
         request, args = make(r)
         if x < 0.13:
