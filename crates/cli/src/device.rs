@@ -1,7 +1,7 @@
 //! The devices that run kernels, by the names that settings give them.
 
 use finback_cuda::{Cuda, Options};
-use finback_kernels::device::{Device, DeviceError, emu};
+use finback_kernels::device::{Device, DeviceError, emu, emu_with_tiles};
 
 use crate::demo;
 use crate::settings::table::{CACHE_DIR, GPU_ATTENTION};
@@ -13,7 +13,10 @@ use crate::settings::{UsageError, Values};
 /// One that this build has not, or that this machine cannot be; a failed start.
 pub fn open(values: &Values, flag: &str, name: &str) -> anyhow::Result<Box<dyn Device>> {
     match name {
-        "emu" => emu().map_err(|error| refused(flag, error)),
+        "emu" => {
+            let device = if tensor_attention(values) { emu_with_tiles() } else { emu() };
+            device.map_err(|error| refused(flag, error))
+        }
         "cuda" => Ok(Box::new(cuda(values, flag)?)),
         _ => {
             let reason = "this build has no Metal backend yet; it has emu and cuda".into();
@@ -28,10 +31,14 @@ pub fn open(values: &Values, flag: &str, name: &str) -> anyhow::Result<Box<dyn D
 /// There is none, or it does not start.
 pub fn cuda(values: &Values, flag: &str) -> anyhow::Result<Cuda> {
     let kernels = demo::cache(values.get(&CACHE_DIR).as_deref())?.join("kernels");
-    // The contract, which takes no such setting, runs every kernel.
-    let tensor_attention = values.get(&GPU_ATTENTION) != "portable";
+    let tensor_attention = tensor_attention(values);
     finback_cuda::open(&Options { kernels: Some(kernels), tensor_attention })
         .map_err(|error| refused(flag, error))
+}
+
+/// The contract, which takes no such setting, runs every kernel.
+fn tensor_attention(values: &Values) -> bool {
+    values.get(&GPU_ATTENTION) != "portable"
 }
 
 /// A device that is not there is a mistake in what was asked for; any other failure is its own.

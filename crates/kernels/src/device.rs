@@ -105,6 +105,11 @@ pub trait Device: Send {
     fn sees_races(&self) -> bool {
         false
     }
+
+    /// Whether a launch that touches memory past an allocation's end, rounded up to 256 bytes, fails.
+    fn sees_outside(&self) -> bool {
+        false
+    }
 }
 
 /// Memory of the host that outlives its owner's moves, such as a mapped file's.
@@ -116,18 +121,34 @@ pub trait HostMemory: Send + std::fmt::Debug {
     fn name(&self) -> String;
 }
 
-/// The host as a device.
+/// The host as a device with the dialect's kernels alone, by which models of any width run.
 ///
 /// # Errors
 /// A machine for which fibers are not written.
 pub fn emu() -> Result<Box<dyn Device>, DeviceError> {
     #[cfg(host_build)]
+    return Ok(Box::new(crate::host::Host::portable()));
+    #[cfg(not(host_build))]
+    Err(no_fibers())
+}
+
+/// The host as a device with every kernel: those of CUDA alone are emulated.
+///
+/// # Errors
+/// As [`emu`].
+pub fn emu_with_tiles() -> Result<Box<dyn Device>, DeviceError> {
+    #[cfg(host_build)]
     return Ok(Box::new(crate::host::Host::new()));
     #[cfg(not(host_build))]
-    Err(DeviceError::Missing {
+    Err(no_fibers())
+}
+
+#[cfg(not(host_build))]
+fn no_fibers() -> DeviceError {
+    DeviceError::Missing {
         device: "emu",
         reason: "is written for x86-64 and AArch64 under Unix, and this is another machine".into(),
-    })
+    }
 }
 
 /// One launch.

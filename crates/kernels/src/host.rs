@@ -1,19 +1,23 @@
 //! The host as a device: every lane a fiber of the calling thread.
 //!
 //! For checking at small sizes, never for serving. Lanes run in an order shuffled by the launch's
-//! seed and switch at barriers and shuffles; a shadow over shared memory finds missing barriers.
+//! seed and switch where they meet; a shadow over the dialect's shared memory finds missing barriers.
+//! Kernels of CUDA alone run as well, by what `host/primitives.h` makes of the machine's words. Every
+//! allocation lies between pages that nothing may touch: an access past its end ends the launch.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
 
 use crate::device::{Device, DeviceError, Findings, HostMemory, Launch};
-use crate::manifest::{Kernel, LANES};
+use crate::manifest::Kernel;
 
-/// A kernel's host code: its lanes' function and the size of its arguments.
+/// A kernel's host code: its lanes' function, the size of its arguments, and how many groups in y run
+/// beside each other.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry {
     pub(crate) lanes: unsafe extern "C" fn(*const c_void),
     pub(crate) args_bytes: unsafe extern "C" fn() -> u32,
+    pub(crate) beside: unsafe extern "C" fn() -> u32,
 }
 
 macro_rules! entry {
@@ -25,9 +29,15 @@ macro_rules! entry {
                 pub(super) fn lanes(args: *const std::ffi::c_void);
                 #[link_name = concat!("finback_emu_size_", stringify!($name))]
                 pub(super) fn args_bytes() -> u32;
+                #[link_name = concat!("finback_emu_beside_", stringify!($name))]
+                pub(super) fn beside() -> u32;
             }
         }
-        crate::host::Entry { lanes: symbols::lanes, args_bytes: symbols::args_bytes }
+        crate::host::Entry {
+            lanes: symbols::lanes,
+            args_bytes: symbols::args_bytes,
+            beside: symbols::beside,
+        }
     }};
 }
 pub(crate) use entry;
@@ -36,13 +46,27 @@ unsafe extern "C" {
     fn finback_emu_launch(
         lanes_of: unsafe extern "C" fn(*const c_void),
         args: *const c_void,
-        groups_x: u32,
-        groups_y: u32,
+        groups: *const u32,
+        beside: u32,
         lanes: u32,
+        shared: u32,
         seed: u64,
         fault: u32,
         report: *mut Findings,
+        broken: *mut Broken,
     ) -> i32;
+    fn finback_emu_map(bytes: usize) -> *mut c_void;
+    fn finback_emu_unmap(at: *mut c_void, bytes: usize);
+}
+
+/// Why a launch ended early, as `host/shared.h` has it.
+#[derive(Debug, Default, Clone, Copy)]
+#[repr(C)]
+struct Broken {
+    address: u64,
+    kind: u32,
+    lane: u32,
+    group: [u32; 2],
 }
 
 /// The name of the host as a device.
@@ -51,28 +75,59 @@ pub const NAME: &str = "emu";
 /// The host as a device.
 #[derive(Debug, Default)]
 pub struct Host {
-    memory: Vec<Vec<Line>>,
+    memory: Vec<Pages>,
     registered: Vec<Box<dyn HostMemory>>,
     findings: Findings,
+    portable: bool,
 }
 
 /// The alignment that every device gives.
-#[derive(Debug, Clone, Copy)]
-#[repr(C, align(256))]
-struct Line([u8; 256]);
+const ALIGNMENT: usize = 256;
+
+/// An allocation, whose end is that of a page.
+#[derive(Debug)]
+struct Pages {
+    at: u64,
+    bytes: usize,
+}
+
+impl Pages {
+    fn new(bytes: usize) -> Option<Self> {
+        let bytes = bytes.max(1).checked_next_multiple_of(ALIGNMENT)?;
+        // SAFETY: the function asks the system for new pages.
+        let at = unsafe { finback_emu_map(bytes) };
+        (!at.is_null()).then(|| Self { at: at.expose_provenance() as u64, bytes })
+    }
+
+    fn end(&self) -> u64 {
+        self.at + self.bytes as u64
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: `new` made these pages, and no launch runs.
+        unsafe {
+            finback_emu_unmap(std::ptr::with_exposed_provenance_mut(self.at as usize), self.bytes);
+        }
+    }
+}
 
 impl Host {
-    /// A device with no memory in use.
+    /// A device with every kernel and no memory in use.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A device with the dialect's kernels alone.
+    pub fn portable() -> Self {
+        Self { portable: true, ..Self::default() }
     }
 
     /// Whether these bytes lie in memory that was allocated.
     fn check(&self, address: u64, bytes: usize) -> Result<(), DeviceError> {
         let inside = self.memory.iter().any(|memory| {
-            let first = memory.as_ptr().addr() as u64;
-            let end = first + size_of_val(memory.as_slice()) as u64;
-            first <= address && address.saturating_add(bytes as u64) <= end
+            memory.at <= address && address.saturating_add(bytes as u64) <= memory.end()
         });
         if !inside {
             let what = format!("{bytes} bytes at {address:#x} were not allocated");
@@ -80,6 +135,36 @@ impl Host {
         }
         Ok(())
     }
+
+    /// What a launch did that ended it.
+    fn broken(&self, kernel: &Kernel, broken: Broken) -> DeviceError {
+        let Broken { address, kind, lane, group: [x, y] } = broken;
+        let near = self.memory.iter().rfind(|memory| {
+            memory.end() <= address && address - memory.end() < memory.bytes.max(1 << 16) as u64
+        });
+        let what = match (kind, near) {
+            (broken::MEMORY, Some(memory)) => format!(
+                "touches memory {} bytes past an allocation of {}",
+                address - memory.end(),
+                memory.bytes
+            ),
+            (broken::MEMORY, None) => {
+                format!("touches memory at {address:#x}, which was not allocated")
+            }
+            (broken::SHARED, _) => "touches shared memory past its end".into(),
+            (broken::RULE, _) => "loads or stores off its alignment, or outside an array".into(),
+            _ => "takes more stack than the host gives it".into(),
+        };
+        let what = format!("{}: lane {lane} of group ({x}, {y}) {what}", kernel.name);
+        DeviceError::Failed { device: NAME, what }
+    }
+}
+
+/// Kinds of [`Broken`].
+mod broken {
+    pub const MEMORY: u32 = 1;
+    pub const SHARED: u32 = 2;
+    pub const RULE: u32 = 3;
 }
 
 impl Device for Host {
@@ -88,8 +173,12 @@ impl Device for Host {
     }
 
     fn allocate(&mut self, bytes: usize) -> Result<u64, DeviceError> {
-        let memory = vec![Line([0; 256]); bytes.div_ceil(256).max(1)];
-        let address = memory.as_ptr().expose_provenance() as u64;
+        let refused = || DeviceError::Failed {
+            device: NAME,
+            what: format!("{bytes} bytes are more than the system gives"),
+        };
+        let memory = Pages::new(bytes).ok_or_else(refused)?;
+        let address = memory.at;
         self.memory.push(memory);
         Ok(address)
     }
@@ -141,30 +230,30 @@ impl Device for Host {
             bytes[..chunk.len()].copy_from_slice(chunk);
             *word = u64::from_ne_bytes(bytes);
         }
-        let mut findings = Findings::default();
-        // SAFETY: the arguments have the struct's size; their addresses are the caller's memory, of
-        // the sizes that the kernel's arguments say. All state of a launch is this thread's own.
+        let (mut findings, mut broken) = (Findings::default(), Broken::default());
+        // SAFETY: the arguments have the struct's size; what they point to that is not there ends the
+        // launch. All state of a launch is this thread's own.
         let code = unsafe {
             finback_emu_launch(
                 entry.lanes,
                 aligned.as_ptr().cast(),
-                grid[0],
-                grid[1],
-                LANES,
+                grid.as_ptr(),
+                (entry.beside)(),
+                kernel.lanes,
+                kernel.shared,
                 seed,
                 fault,
                 &raw mut findings,
+                &raw mut broken,
             )
         };
+        self.findings.add(findings);
+        let failed = |what| Err(DeviceError::Failed { device: NAME, what });
         match code {
-            0 => {
-                self.findings.add(findings);
-                Ok(())
-            }
-            _ => {
-                let what = format!("no memory for the stacks of {LANES} lanes");
-                Err(DeviceError::Failed { device: NAME, what })
-            }
+            0 => Ok(()),
+            1 => failed(format!("{}: {} lanes, {} groups", kernel.name, kernel.lanes, grid[1])),
+            2 => failed(format!("{}: no memory for stacks and shared memory", kernel.name)),
+            _ => Err(self.broken(kernel, broken)),
         }
     }
 
@@ -173,10 +262,14 @@ impl Device for Host {
     }
 
     fn has(&self, kernel: &Kernel) -> bool {
-        kernel.host.is_some()
+        kernel.host.is_some() && !(self.portable && kernel.cuda_only)
     }
 
     fn sees_races(&self) -> bool {
+        true
+    }
+
+    fn sees_outside(&self) -> bool {
         true
     }
 }
@@ -184,7 +277,7 @@ impl Device for Host {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::{KERNELS, kernel};
+    use crate::manifest::{KERNELS, LANES, kernel};
 
     #[test]
     fn arguments_have_the_size_that_the_compiler_gives() {

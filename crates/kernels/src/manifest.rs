@@ -66,7 +66,7 @@ macro_rules! kernels {
                 shared: $shared,
                 cuda_only: true,
                 #[cfg(host_build)]
-                host: None,
+                host: Some(crate::host::entry!($own)),
             },)*
         ];
     };

@@ -190,13 +190,15 @@ impl Bench<'_> {
         self.device.clear();
         let mut addresses = HashMap::new();
         let mut held = Vec::with_capacity(case.buffers.len());
+        let sees_outside = self.device.sees_outside();
         for (name, role) in &case.buffers {
             let data = contents(name, role, &way);
-            let guard = [GUARD_BYTE; GUARD];
-            let guarded = [&guard[..], &data[..], &guard[..]].concat();
-            let address = self.device.allocate(guarded.len())?;
+            let (first, whole) = room(data.len(), sees_outside);
+            let mut guarded = vec![GUARD_BYTE; whole];
+            guarded[first..first + data.len()].copy_from_slice(&data);
+            let address = self.device.allocate(whole)?;
             self.device.write(address, &guarded)?;
-            addresses.insert(*name, address + GUARD as u64);
+            addresses.insert(*name, address + first as u64);
             held.push((*name, address, data));
         }
         let (kernel, plan) = match way.twin {
@@ -213,9 +215,10 @@ impl Bench<'_> {
         let findings = self.device.finish()?;
         let mut ran = Ran { rows: way.rows.to_vec(), outs: Vec::new(), findings, touched: None };
         for ((name, address, data), (_, role)) in held.into_iter().zip(&case.buffers) {
-            let mut now = vec![0; data.len() + 2 * GUARD];
+            let (first, whole) = room(data.len(), sees_outside);
+            let mut now = vec![0; whole];
             self.device.read(address, &mut now)?;
-            let inside = GUARD..GUARD + data.len();
+            let inside = first..first + data.len();
             let guards = now[..GUARD].iter().chain(&now[inside.end..]);
             if guards.into_iter().any(|&byte| byte != GUARD_BYTE) {
                 ran.touched = Some(format!("{name}: written in front of it or behind it"));
@@ -240,6 +243,18 @@ impl Ran {
             (name, &whole[at..at + out.bytes])
         })
         .collect()
+    }
+}
+
+/// Where a buffer of so many bytes begins in its allocation, and how many that has. It ends where the
+/// allocation does, but for what a load of 16 bytes wants, where a device sees what goes past that.
+fn room(bytes: usize, sees_outside: bool) -> (usize, usize) {
+    match sees_outside {
+        true => {
+            let whole = (GUARD + bytes).next_multiple_of(GUARD);
+            (whole - bytes.next_multiple_of(16), whole)
+        }
+        false => (GUARD, GUARD + bytes + GUARD),
     }
 }
 

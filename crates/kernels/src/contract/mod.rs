@@ -97,8 +97,7 @@ mod tests {
     fn every_kernel_keeps_its_contract_and_every_fault_is_seen() {
         let report = run(&mut Host::new(), Scope::default(), |_| {});
         assert!(report.is_green(), "{}", report.text());
-        assert_eq!(report.kernels.len() + report.skipped.len(), KERNELS.len());
-        assert!(report.skipped.iter().all(|name| manifest::kernel(name).unwrap().cuda_only));
+        assert_eq!((report.kernels.len(), report.skipped.len()), (KERNELS.len(), 0));
     }
 
     #[test]

@@ -145,7 +145,7 @@ DEVICE float exp_fast(float x) { return exp2_fast(x * 1.44269504088896340736f); 
 
 // The weights of one head from its scores, lane l's being keys l, l + 32, .. and minus infinity where there
 // is no key; gives 1 / the divisor.
-DEVICE float tile_weights(float* s, float sink, u32 lane) {
+DEVICE float tile_weights(float* s, float sink) {
     float top = PLANTED(FAULT_ATTEND_NO_SINK) ? -1e30f : sink;
 #pragma unroll
     for (u32 i = 0; i < TILE_KEYS / 32u; i++) top = max_of(s[i], top);
@@ -280,7 +280,7 @@ CUDA_KERNEL(tile_attend_mix, TileAttendArgs, 256) {
             load_chunk(chunk[i], args, own + 64u * i >= keys.padded, places[own + 64u * i], slice * 4u + x);
 #pragma unroll
     for (u32 h = 0; h < 2u; h++) {
-        const float all = tile_weights(s[h], args.sinks[head0 + warp * 2u + h], lane);
+        const float all = tile_weights(s[h], args.sinks[head0 + warp * 2u + h]);
         if (lane == 0) divisor[warp * 2u + h] = all;
 #pragma unroll
         for (u32 i = 0; i < TILE_KEYS / 32u; i++)
@@ -442,7 +442,7 @@ CUDA_KERNEL(tile_attend_many, TileAttendArgs, 256) {
 #pragma unroll
         for (u32 i = 0; i < TILE_KEYS / 32u; i++)
             s[i] = i * 32u + lane < keys_until(keys, i * 32u) ? scores[at + i * 32u] : -infinity();
-        const float all = tile_weights(s, args.sinks[head0 + h], lane);
+        const float all = tile_weights(s, args.sinks[head0 + h]);
         if (lane == 0) divisor[h] = all;
         __syncwarp();
 #pragma unroll

@@ -17,14 +17,17 @@ typedef long long i64;
 #define ARGS_REF(T) const T&
 #define UNROLL
 
-// A kernel is a function of its arguments; the entry that the launcher calls is made beside it.
-#define KERNEL(name, Args)                                                                         \
+// A kernel is a function of its arguments; the entry that the launcher calls is made beside it, and what
+// that must know: the size of the arguments, and how many groups in y run beside each other.
+#define HOST_KERNEL(name, Args, beside)                                                            \
     static void name##_lanes(const Args& args);                                                    \
     extern "C" void finback_emu_##name(const void* args) {                                         \
         name##_lanes(*static_cast<const Args*>(args));                                             \
     }                                                                                              \
     extern "C" u32 finback_emu_size_##name() { return sizeof(Args); }                              \
+    extern "C" u32 finback_emu_beside_##name() { return beside; }                                  \
     static void name##_lanes(const Args& args)
+#define KERNEL(name, Args) HOST_KERNEL(name, Args, 1)
 
 // Words of a group's shared memory; every access passes the race shadow.
 #define SHARED(T, name, count)                                                                     \

@@ -1,6 +1,8 @@
-// The launcher: one group after another, its lanes in an order shuffled by the seed.
-#include "fibers.h"
+// The launcher: one group after another, or two beside each other, its warps and their lanes in an order
+// shuffled by the seed.
+#include "machine.h"
 
+#include <signal.h>
 #include <stdlib.h>
 
 // Saves the caller's registers and stack in `*from` and goes on where `to` was saved.
@@ -37,62 +39,50 @@ static const unsigned RETURN = 11, TOP = 20;
 namespace finback {
 namespace {
 
-const unsigned LANES_MAX = 1024, WARP = 32;
-const unsigned long STACK = 64 * 1024;
+const unsigned long long CANARY = 0x7ff4dead7ff4deadull;
+// Meetings of a warp until another one has a turn.
+const unsigned TURNS[4] = {1, 8, 64, 1u << 30};
 
-enum State { READY, AT_GROUP, AT_WARP, DONE };
+Fiber& own() { return machine().fibers[machine().current]; }
 
-struct Fiber {
-    void* at;
-    State state;
-    int line;
-};
-
-struct Machine {
-    void (*kernel)(const void*);
-    const void* args;
-    unsigned lanes, x, y, fault, current, epoch, group_epoch;
-    unsigned long long words[2][LANES_MAX];
-    unsigned turn[LANES_MAX];
-    Fiber fibers[LANES_MAX];
-    void* scheduler;
-    char* stacks;
-    unsigned long long random;
-    Report report;
-};
-
-thread_local Machine machine;
-
-void pause(State state, int line) {
-    Fiber& own = machine.fibers[machine.current];
-    own.state = state;
-    own.line = line;
-    finback_fiber_switch(&own.at, machine.scheduler);
+void switch_away() {
+    Machine& m = machine();
+    Fiber& from = own();
+    const unsigned warp = m.current / WARP_LANES * WARP_LANES;
+    for (unsigned i = 0; i < WARP_LANES; i++) {
+        m.place = (m.place + 1) % WARP_LANES;
+        const unsigned next = warp + m.order[m.place];
+        if (m.fibers[next].state == READY && next != m.current) {
+            m.current = next;
+            return finback_fiber_switch(&from.at, m.fibers[next].at);
+        }
+    }
+    finback_fiber_switch(&from.at, m.scheduler);
 }
 
 void enter() {
-    machine.kernel(machine.args);
-    pause(DONE, 0);
+    machine().kernel(machine().args);
+    machine().done[machine().current / machine().lanes]++;
+    pause(DONE);
     abort();  // A lane that is done is not run again.
 }
 
-void prepare(unsigned lane) {
-    char* top = machine.stacks + (lane + 1) * STACK;
+void prepare(unsigned fiber) {
+    Machine& m = machine();
+    char* bottom = m.stacks + fiber * STACK;
+    memcpy(bottom, &CANARY, sizeof CANARY);
     // The stack is aligned to 16 where a call would leave it.
-    void** frame = reinterpret_cast<void**>(top - 32) - TOP;
+    void** frame = reinterpret_cast<void**>(bottom + STACK - 32) - TOP;
     memset(frame, 0, (TOP + 1) * sizeof(void*));
     frame[RETURN] = reinterpret_cast<void*>(&enter);
-    machine.fibers[lane].at = frame;
-    machine.fibers[lane].state = READY;
-    machine.turn[lane] = 0;
+    m.fibers[fiber] = Fiber{frame, READY, 0, nullptr, 0, 0};
+    m.copies[fiber].waiting.clear();
+    m.copies[fiber].commits = 0;
+    m.products[fiber].waiting.clear();
 }
 
-unsigned draw(unsigned below) {
-    machine.random = machine.random * 6364136223846793005ull + 1442695040888963407ull;
-    return static_cast<unsigned>((machine.random >> 33) % below);
-}
-
-void shuffle(unsigned* order, unsigned count) {
+void shuffle_order(unsigned* order, unsigned count) {
+    for (unsigned i = 0; i < count; i++) order[i] = i;
     for (unsigned i = count; i > 1; i--) {
         const unsigned j = draw(i), kept = order[i - 1];
         order[i - 1] = order[j];
@@ -100,104 +90,225 @@ void shuffle(unsigned* order, unsigned count) {
     }
 }
 
-bool all(unsigned first, unsigned count, State state) {
-    for (unsigned i = 0; i < count; i++)
-        if (machine.fibers[first + i].state != state) return false;
+// Draws who is ahead of whom: all warps alike, or those of one group before the other's.
+void order_warps() {
+    Machine& m = machine();
+    const unsigned warps = m.lanes * m.beside / WARP_LANES;
+    shuffle_order(m.ahead, warps);
+    if (m.beside == 1 || draw(2) == 0) return;
+    unsigned sorted[WARPS_MAX], count = 0;
+    const unsigned first = draw(2), own = m.lanes / WARP_LANES;
+    for (unsigned turn = 0; turn < 2; turn++)
+        for (unsigned i = 0; i < warps; i++)
+            if ((m.ahead[i] / own == first) == (turn == 0)) sorted[count++] = m.ahead[i];
+    memcpy(m.ahead, sorted, warps * sizeof *sorted);
+}
+
+// A lane that can go on; lanes that wait for a signal see whether it turned. Warps have turns at random,
+// or the first in order goes on for as long as it can, which shows what another one should have waited for.
+bool choose() {
+    Machine& m = machine();
+    const unsigned warps = m.lanes * m.beside / WARP_LANES, start = m.steady ? 0 : draw(warps);
+    if (m.steady && draw(64) == 0) order_warps();
+    shuffle_order(m.order, WARP_LANES);
+    for (unsigned i = 0; i < warps; i++) {
+        const unsigned warp = m.ahead[(start + i) % warps] * WARP_LANES;
+        for (m.place = 0; m.place < WARP_LANES; m.place++) {
+            const unsigned lane = warp + m.order[m.place];
+            Fiber& fiber = m.fibers[lane];
+            if (fiber.state == WAITS && turned(fiber.signal, fiber.parity)) fiber.state = READY;
+            if (fiber.state != READY) continue;
+            m.current = lane;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool all_done() {
+    Machine& m = machine();
+    for (unsigned i = 0; i < m.lanes * m.beside; i++)
+        if (m.fibers[i].state != DONE) return false;
     return true;
 }
 
-void wake(unsigned first, unsigned count) {
-    for (unsigned i = 0; i < count; i++) machine.fibers[first + i].state = READY;
-}
-
-// Wakes whoever met. False where nobody can go on: lanes wait at different places.
-bool meet() {
-    bool progress = false;
-    for (unsigned warp = 0; warp < machine.lanes; warp += WARP) {
-        if (all(warp, WARP, AT_WARP)) {
-            wake(warp, WARP);
-            progress = true;
-        }
-    }
-    if (!progress && all(0, machine.lanes, AT_GROUP)) {
-        for (unsigned i = 1; i < machine.lanes; i++)
-            if (machine.fibers[i].line != machine.fibers[0].line) note(&Report::diverged);
-        machine.epoch++;
-        wake(0, machine.lanes);
-        progress = true;
-    }
-    return progress;
-}
-
-void run_group(unsigned* order) {
-    machine.group_epoch = ++machine.epoch;
-    for (unsigned lane = 0; lane < machine.lanes; lane++) prepare(lane);
-    while (!all(0, machine.lanes, DONE)) {
-        shuffle(order, machine.lanes);
-        for (unsigned i = 0; i < machine.lanes; i++) {
-            machine.current = order[i];
-            Fiber& fiber = machine.fibers[order[i]];
-            if (fiber.state == READY) finback_fiber_switch(&machine.scheduler, fiber.at);
-        }
-        if (!meet() && !all(0, machine.lanes, DONE)) {
-            note(&Report::diverged);
+void run_groups() {
+    Machine& m = machine();
+    m.group_epoch = ++m.epoch;
+    spoil_shared();
+    m.deliveries.clear();
+    for (Meeting& meeting : m.warps) meeting.here = 0;
+    for (Meeting& meeting : m.fours) meeting.here = 0;
+    for (Meeting& meeting : m.groups) meeting.here = 0;
+    m.cluster.here = 0;
+    for (unsigned& done : m.done) done = 0;
+    for (unsigned i = 0; i < m.lanes * m.beside; i++) prepare(i);
+    order_warps();
+    m.steady = draw(2) == 0;
+    m.late = draw(2) == 0;
+    for (;;) {
+        if (!m.late && draw(2) == 0) deliver();
+        if (choose()) {
+            m.turns = TURNS[draw(4)];
+            m.inside = true;
+            finback_fiber_switch(&m.scheduler, m.fibers[m.current].at);
+            m.inside = false;
+            if (m.broken.kind != FAULT_NONE) return;
+        } else if (!deliver()) {
+            // Lanes wait at different places, or all are done.
+            if (!all_done()) note(&Report::diverged);
             return;
         }
     }
 }
 
+unsigned stack_overflowed() {
+    Machine& m = machine();
+    for (unsigned i = 0; i < m.lanes * m.beside; i++)
+        if (memcmp(m.stacks + i * STACK, &CANARY, sizeof CANARY) != 0) return i + 1;
+    return 0;
+}
+
+struct sigaction before[4];
+const int SIGNALS[4] = {SIGSEGV, SIGBUS, SIGILL, SIGTRAP};
+
+// An access that faults ends the launch, not the process, where a lane made it.
+void faulted(int number, siginfo_t* info, void* context) {
+    Machine& m = machine();
+    if (m.inside) {
+        const bool memory = number == SIGSEGV || number == SIGBUS;
+        const unsigned kind = !memory ? FAULT_RULE : in_shared(info->si_addr) ? FAULT_SHARED : FAULT_MEMORY;
+        m.broken = Fault{reinterpret_cast<unsigned long long>(info->si_addr), kind, lane(), m.x, group_y()};
+        void* left;
+        finback_fiber_switch(&left, m.scheduler);
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        if (SIGNALS[i] != number) continue;
+        if (before[i].sa_flags & SA_SIGINFO) return before[i].sa_sigaction(number, info, context);
+        sigaction(number, &before[i], nullptr);
+    }
+}
+
+void watch_faults() {
+    static const bool watched = [] {
+        struct sigaction action = {};
+        action.sa_sigaction = faulted;
+        // The handler leaves by a switch, so nothing may be blocked meanwhile.
+        action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+        for (unsigned i = 0; i < 4; i++) sigaction(SIGNALS[i], &action, &before[i]);
+        return true;
+    }();
+    (void)watched;
+}
+
+Meeting& meeting_of(Company company, unsigned fiber, unsigned& first, unsigned& count) {
+    Machine& m = machine();
+    if (company == CLUSTER) return first = 0, count = m.lanes * m.beside, m.cluster;
+    count = company == WARP ? WARP_LANES : company == FOUR_WARPS ? 4 * WARP_LANES : m.lanes;
+    first = fiber / count * count;
+    Meeting* all = company == WARP ? m.warps : company == FOUR_WARPS ? m.fours : m.groups;
+    return all[fiber / count];
+}
+
 }  // namespace
 
-unsigned lane() { return machine.current; }
-unsigned group_x() { return machine.x; }
-unsigned group_y() { return machine.y; }
-unsigned planted() { return machine.fault; }
-unsigned epoch() { return machine.epoch; }
-unsigned group_epoch() { return machine.group_epoch; }
-Report& report() { return machine.report; }
+Machine& machine() {
+    static thread_local Machine own;
+    return own;
+}
+
+Machine::~Machine() {
+    free(stacks);
+    for (char* room : shared) free_shared(room);
+}
+
+unsigned lane() { return machine().current % machine().lanes; }
+unsigned group_x() { return machine().x; }
+unsigned group_y() { return machine().y + machine().current / machine().lanes; }
+unsigned groups_x() { return machine().groups_x; }
+unsigned planted() { return machine().fault; }
+unsigned epoch() { return machine().epoch; }
+unsigned group_epoch() { return machine().group_epoch; }
+
+unsigned draw(unsigned below) {
+    Machine& m = machine();
+    m.random = m.random * 6364136223846793005ull + 1442695040888963407ull;
+    return static_cast<unsigned>((m.random >> 33) % below);
+}
 
 void note(unsigned Report::* count) {
-    Report& to = machine.report;
+    Report& to = machine().report;
     if (to.races + to.unwritten + to.outside + to.diverged == 0) {
-        to.lane = machine.current;
-        to.line = static_cast<unsigned>(machine.fibers[machine.current].line);
+        to.lane = lane();
+        to.line = static_cast<unsigned>(own().line);
     }
     to.*count += 1;
 }
 
-void barrier(int line) { pause(AT_GROUP, line); }
+void pause(State state) {
+    own().state = state;
+    switch_away();
+}
 
-unsigned long long shuffle_word(unsigned long long word, unsigned mask) {
-    const unsigned me = machine.current;
-    // Two sets of words by turns: a lane may be one shuffle ahead of its partner.
-    unsigned long long* words = machine.words[machine.turn[me]++ % 2];
-    words[me] = word;
-    pause(AT_WARP, machine.fibers[me].line);
-    return words[me ^ mask];
+void meet(Company company, Together together, void* brought) {
+    Machine& m = machine();
+    const unsigned me = m.current;
+    unsigned first, count;
+    Meeting& meeting = meeting_of(company, me, first, count);
+    if (meeting.here == 0) meeting.together = together;
+    if (meeting.together != together) note(&Report::diverged);
+    meeting.brought[me - first] = brought;
+    if (++meeting.here < count) return pause(MEETS);
+    meeting.here = 0;
+    if (together) together(meeting.brought, count);
+    for (unsigned i = first; i < first + count; i++) m.fibers[i].state = READY;
+    if (m.turns == 0) finback_fiber_switch(&m.fibers[me].at, m.scheduler);
+    else m.turns--;
+}
+
+void barrier(int line) {
+    own().line = line;
+    meet(GROUP, [](void* const* brought, unsigned lanes) {
+        const int first = static_cast<Fiber*>(brought[0])->line;
+        for (unsigned i = 1; i < lanes; i++)
+            if (static_cast<Fiber*>(brought[i])->line != first) note(&Report::diverged);
+        machine().epoch++;
+    }, &own());
 }
 
 }  // namespace finback
 
-// Runs a grid. 0 on success, 1 for lanes that are not whole warps, 2 without memory for stacks.
-extern "C" int finback_emu_launch(void (*kernel)(const void*), const void* args, unsigned groups_x,
-    unsigned groups_y, unsigned lanes, unsigned long long seed, unsigned fault,
-    finback::Report* report) {
+// Runs a grid whose groups run `beside` each other in y. 0 on success, 1 for lanes that are not whole
+// warps or groups that are no whole clusters, 2 without memory, 3 where `broken` says why it ended early.
+extern "C" int finback_emu_launch(void (*kernel)(const void*), const void* args, const unsigned* groups,
+    unsigned beside, unsigned lanes, unsigned shared, unsigned long long seed, unsigned fault,
+    finback::Report* report, finback::Fault* broken) {
     using namespace finback;
-    if (lanes == 0 || lanes % WARP != 0 || lanes > LANES_MAX) return 1;
-    char* stacks = static_cast<char*>(aligned_alloc(4096, lanes * STACK));
-    if (!stacks) return 2;
-    machine.kernel = kernel;
-    machine.args = args;
-    machine.lanes = lanes;
-    machine.stacks = stacks;
-    machine.fault = fault;
-    machine.random = seed;
-    memset(&machine.report, 0, sizeof machine.report);
-    unsigned order[LANES_MAX];
-    for (unsigned i = 0; i < lanes; i++) order[i] = i;
-    for (machine.y = 0; machine.y < groups_y; machine.y++)
-        for (machine.x = 0; machine.x < groups_x; machine.x++) run_group(order);
-    *report = machine.report;
-    free(stacks);
-    return 0;
+    Machine& m = machine();
+    if (lanes == 0 || lanes % WARP_LANES != 0 || lanes > LANES_MAX) return 1;
+    if (beside == 0 || beside > BESIDE_MAX || groups[1] % beside != 0) return 1;
+    if (!m.stacks)
+        m.stacks = static_cast<char*>(aligned_alloc(4096, LANES_MAX * BESIDE_MAX * STACK));
+    m.lanes = lanes;
+    m.beside = beside;
+    if (!m.stacks || !prepare_shared(shared)) return 2;
+    watch_faults();
+    m.kernel = kernel;
+    m.args = args;
+    m.groups_x = groups[0];
+    m.fault = fault;
+    m.random = seed;
+    m.early = draw(2) == 0;
+    m.report = Report{};
+    m.broken = Fault{};
+    for (m.y = 0; m.y < groups[1] && m.broken.kind == FAULT_NONE; m.y += beside) {
+        for (m.x = 0; m.x < groups[0] && m.broken.kind == FAULT_NONE; m.x++) {
+            run_groups();
+            if (const unsigned fiber = stack_overflowed())
+                m.broken = Fault{0, FAULT_STACK, (fiber - 1) % lanes, m.x, m.y};
+        }
+    }
+    *report = m.report;
+    *broken = m.broken;
+    return m.broken.kind == FAULT_NONE ? 0 : 3;
 }

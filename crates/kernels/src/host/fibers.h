@@ -17,11 +17,18 @@ struct Report {
 unsigned lane();
 unsigned group_x();
 unsigned group_y();
+unsigned groups_x();
 unsigned planted();
+
+// Lanes that meet: the own 32, the own four times 32, the own group's, or those of all groups that run
+// beside each other.
+enum Company { WARP, FOUR_WARPS, GROUP, CLUSTER };
+// What lanes do once all of them are there: it has what each brought, in order of lanes.
+typedef void (*Together)(void* const* brought, unsigned lanes);
+// Waits for the company; the last of it does the work of all.
+void meet(Company company, Together together, void* brought);
 // Every lane of the group waits here.
 void barrier(int line);
-// Every lane of the 32 waits here; gives the word of lane `own ^ mask`.
-unsigned long long shuffle_word(unsigned long long word, unsigned mask);
 
 // Barriers passed since the thread began, groups counted as well.
 unsigned epoch();
@@ -43,13 +50,24 @@ template <class T> inline T load(const void* from) {
     return value;
 }
 
-template <class T> inline T shuffle_xor(T value, unsigned mask) {
-    unsigned long long word = 0;
-    memcpy(&word, &value, sizeof value);
-    word = shuffle_word(word, mask);
-    memcpy(&value, &word, sizeof value);
-    return value;
+template <class T> struct Exchange {
+    T own, other;
+    unsigned from;
+};
+
+// The value of the lane `from` of the 32.
+template <class T> inline T shuffle(T value, unsigned from) {
+    Exchange<T> exchange = {value, value, from};
+    meet(WARP, [](void* const* brought, unsigned) {
+        for (unsigned i = 0; i < 32; i++) {
+            Exchange<T>& to = *static_cast<Exchange<T>*>(brought[i]);
+            to.other = static_cast<Exchange<T>*>(brought[to.from % 32])->own;
+        }
+    }, &exchange);
+    return exchange.other;
 }
+
+template <class T> inline T shuffle_xor(T value, unsigned mask) { return shuffle(value, lane() ^ mask); }
 
 // A word of shared memory and who touched it last. Several readers since a barrier are MANY.
 template <class T> struct Cell {

@@ -1,0 +1,61 @@
+// Shared memory by address, and what comes to it beside the lanes' own stores.
+#pragma once
+
+namespace finback {
+
+// An access that no memory is there for.
+struct Fault {
+    unsigned long long address;
+    unsigned kind, lane, x, y;
+};
+const unsigned FAULT_NONE = 0, FAULT_MEMORY = 1, FAULT_SHARED = 2, FAULT_RULE = 3, FAULT_STACK = 4;
+
+// An address is a place in the own group's memory; a group of the cluster, counted from 1, stands in the
+// bits from here on.
+const unsigned RANK_AT = 24;
+
+// The memory that a launch asked for, and that of a lane's next declaration.
+void* launch_shared();
+void* group_shared(unsigned bytes);
+unsigned shared_address(const void* at);
+// Where the bytes of an address are. What lies outside or off its alignment is noted.
+char* shared_at(unsigned address, unsigned bytes, unsigned alignment);
+// Whether this is in the room of a group's shared memory, used or not.
+bool in_shared(const void* at);
+
+// Copies that a lane asks for, in commits.
+// 16 bytes, of which the first `bytes`, 0 or 16, are read.
+void copy(unsigned to, const void* from, unsigned bytes);
+void commit_copies();
+void wait_for_copies(unsigned but);
+
+// A signal is a word of shared memory.
+void make_signal(unsigned signal, unsigned arrivals);
+void arrive(unsigned signal, unsigned bytes_to_come);
+void wait_for_signal(unsigned signal, unsigned parity);
+void copy_in_bulk(unsigned to, const void* from, unsigned bytes, unsigned signal);
+void send(unsigned to, const void* words, unsigned signal);
+
+// One lane's part of d += a b in a warp, [16, 16] times [16, 8], and what a warp does with all of them.
+// Products are exact and added in f64, k ascending, and rounded to f32 once with what was there: not the
+// device's bits, but the same for the same chain.
+struct Product {
+    float* d;
+    const unsigned* a;
+    unsigned b[2];
+};
+void multiply_warp(void* const* brought, unsigned lanes);
+
+// The same of a warpgroup, [64, 16] times [16, rows], the right operand by its descriptor.
+struct RowsProduct {
+    float* d;
+    const unsigned* a;
+    unsigned long long b;
+    unsigned rows;
+    bool add;
+};
+void ask_for_product(const RowsProduct& product);
+void commit_products();
+void wait_for_products();
+
+}  // namespace finback
