@@ -56,6 +56,21 @@ impl Tensor {
         &self.map.bytes()[self.range.clone()]
     }
 
+    /// Some of its rows: a part of the outermost dimension, which lies in the same map.
+    ///
+    /// # Errors
+    /// Rows that it has not.
+    pub fn rows(&self, rows: Range<usize>) -> Result<Self> {
+        let count = self.shape.first().copied().unwrap_or(0);
+        if rows.start > rows.end || rows.end > count {
+            return Err(self.refuse(format!("rows {rows:?}"), format!("some of its {count} rows")));
+        }
+        let each = self.range.len() / count.max(1);
+        let shape = std::iter::once(rows.len()).chain(self.shape.iter().skip(1).copied());
+        let range = self.range.start + rows.start * each..self.range.start + rows.end * each;
+        Ok(Self { shape: shape.collect(), range, ..self.clone() })
+    }
+
     /// The shard that holds it.
     pub fn file(&self) -> &Path {
         self.map.path()

@@ -11,9 +11,11 @@ use finback_ops::{
 
 use crate::batch::Batch;
 use crate::hosted::Hosted;
+use crate::parts::Parts;
 use crate::products::Products;
 use crate::queue::{Kernels, Queue};
 use crate::sampling::Tables;
+use crate::share::Own;
 use crate::state::State;
 use crate::steps::NO_CHOICE;
 use crate::weights::Weights;
@@ -28,6 +30,9 @@ pub struct GpuOps {
     pub(crate) kernels: Kernels,
     pub(crate) products: Products,
     pub(crate) wide: Wide,
+    pub(crate) parts: Parts,
+    /// Sizes of this device's part of the model.
+    pub(crate) own: Own,
     /// What the streams are still to be expanded by.
     pub(crate) pending: Option<Pending>,
     /// The places of experts that stay on the host.

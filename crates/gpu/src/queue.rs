@@ -1,7 +1,7 @@
 //! Launches on their way to the device: taped where rows are few, at once where they are many.
 
 use finback_kernels::args::Args;
-use finback_kernels::device::{Device, DeviceError, Findings, Launch};
+use finback_kernels::device::{Device, DeviceError, Findings, Gather, Launch};
 use finback_kernels::manifest::{Kernel, kernel};
 use finback_kernels::tape::Tape;
 use finback_ops::{OpsError, OpsResult};
@@ -78,6 +78,16 @@ impl Queue {
         let launch = Launch::new(kernel, &self.scratch, grid);
         let name = self.device.name();
         self.device.launch(&launch).map_err(|error| failed(name, kernel.name, &error))
+    }
+
+    /// A gather, to which every device that shares the model comes.
+    pub fn gather(&mut self, gather: Gather) -> OpsResult {
+        if self.taped {
+            self.tape.push_gather(gather);
+            return Ok(());
+        }
+        let name = self.device.name();
+        self.device.gather(&gather).map_err(|error| failed(name, "a gather", &error))
     }
 
     /// Runs what waits.
@@ -171,7 +181,7 @@ kernels! {
     rmsnorm, embed, collapse, tap, hyper_in, hyper_out, index_query, rope,
     pack_compressed, pack_index, pool, copy_rows, index_scores, block_best, topk, attend, route,
     group_routes, swiglu, finish_latents, sum_experts, engram_gather, engram_gate, choose, choose_top, choose_draw,
-    choose_pick, adjust, add_rows, markov,
+    choose_pick, adjust, add_rows, markov, join_parts,
 }
 
 /// The kernel of this name, where the device has it.

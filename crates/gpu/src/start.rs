@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use finback_kernels::device::Device;
 use finback_kernels::manifest::Kernel;
-use finback_ops::{Frequencies, Limits, ModelSpec, OpsError, Stage};
+use finback_ops::{Frequencies, Limits, ModelSpec, Numerics, OpsError, Stage};
 
 use crate::batch::Batch;
 use crate::check::check;
@@ -13,9 +13,11 @@ use crate::load::Placer;
 use crate::maps::{self, Maps};
 use crate::memory::Memory;
 use crate::ops::GpuOps;
+use crate::parts::Parts;
 use crate::products::{Found, Products};
 use crate::queue::{Kernels, Queue, failed, find};
 use crate::sampling::Tables;
+use crate::share::Share;
 use crate::state::State;
 use crate::weights::Weights;
 use crate::wide::{self, Wide};
@@ -74,6 +76,27 @@ impl Needs {
     }
 }
 
+/// What a device has, and which part of a model.
+struct Finds {
+    backend: &'static str,
+    products: Found,
+    wide: wide::Found,
+    kernels: Kernels,
+    share: Share,
+}
+
+impl Finds {
+    fn new(device: &dyn Device, numerics: Numerics) -> Result<Self, OpsError> {
+        Ok(Self {
+            backend: device.name(),
+            products: Found::new(device, numerics)?,
+            wide: wide::Found::new(device),
+            kernels: Kernels::find(device)?,
+            share: Share::of(device),
+        })
+    }
+}
+
 /// What is allocated beside the weights.
 struct Rooms {
     state: State,
@@ -82,24 +105,35 @@ struct Rooms {
     tables: Tables,
     products: Products,
     wide: Wide,
+    parts: Parts,
 }
 
 impl Rooms {
     fn new(
         spec: &ModelSpec,
         limits: &Limits,
-        found: &Found,
-        wide: &wide::Found,
+        finds: &Finds,
         memory: &mut Memory<'_>,
     ) -> Result<Self, OpsError> {
+        let Finds { backend, products: found, wide, kernels, share } = finds;
+        let wide = Wide::new(spec, limits, wide, memory)?;
+        if share.is_shared() && wide.attend.is_some() {
+            // It takes 64 heads at once; fewer would go another way and have other bits.
+            let reason = "attention on tensor cores takes one GPU; the portable one takes several";
+            let (step, reason) = ("on several GPUs", reason.into());
+            return Err(OpsError::Unsupported { backend, step, reason });
+        }
         let state = State::new(spec, limits, memory)?;
-        let most = work::inputs(spec, limits);
+        let own = share.own(&spec.dims);
+        let most = work::inputs(spec, limits, &own);
+        let parts = work::most_gathered(spec, limits);
         Ok(Self {
-            work: Work::new(spec, limits, memory)?,
+            parts: Parts::new(memory, kernels.join_parts, share.count, parts)?,
+            work: Work::new(spec, limits, (*share, found.tiled), memory)?,
             batch: Batch::new(spec, limits, state.packed, memory)?,
             tables: Tables::new(spec, limits, memory)?,
             products: Products::new(memory, found, spec.numerics.round_inputs, most)?,
-            wide: Wide::new(spec, limits, wide, memory)?,
+            wide,
             state,
         })
     }
@@ -116,23 +150,25 @@ impl GpuOps {
         experts: ExpertsOn,
         device: &dyn Device,
     ) -> Result<Needs, OpsError> {
+        let finds = Finds::new(device, spec.numerics)?;
         check(device.name(), spec, limits)?;
+        finds.share.check(device.name(), spec)?;
         let mut progress = |_| ();
-        let found = Found::new(device, spec.numerics)?;
+        let own = finds.share.spec(spec)?;
         let mut memory = Memory::Counted(0);
-        let hosted = hosted(spec, limits, experts, &found, device)?;
+        let hosted = hosted(&own, limits, experts, &finds.products, device)?;
         let hosted = hosted
             .map(|(room, kernel)| Hosted::new(room, Maps::default(), kernel, &mut memory))
             .transpose()?;
         let scratch = memory.counted();
-        let mut placer = Placer::new(Memory::Counted(0), found.tiled, &mut progress)?;
+        let mut placer = Placer::new(Memory::Counted(0), finds.products.tiled, &mut progress)?;
         placer.leave_experts(hosted.as_ref());
-        Weights::place(spec, &mut placer)?;
+        Weights::place(&own, &mut placer)?;
         let mut memory = Memory::Counted(0);
         State::new(spec, limits, &mut memory)?;
         let state = memory.counted();
         let mut memory = Memory::Counted(0);
-        Rooms::new(spec, limits, &found, &wide::Found::new(device), &mut memory)?;
+        Rooms::new(spec, limits, &finds, &mut memory)?;
         Ok(Needs {
             weights: placer.counted(),
             state,
@@ -202,27 +238,26 @@ impl GpuOps {
             let (backend, step) = (device.name(), "this checkpoint");
             return Err(OpsError::Unsupported { backend, step, reason });
         }
-        let kernels = Kernels::find(device.as_ref())?;
-        let found = Found::new(device.as_ref(), spec.numerics)?;
-        let wide = wide::Found::new(device.as_ref());
-        let hosted = match hosted(&spec, &limits, setup.experts, &found, device.as_ref())? {
+        let finds = Finds::new(device.as_ref(), spec.numerics)?;
+        let own = finds.share.spec(&spec)?;
+        let hosted = match hosted(&own, &limits, setup.experts, &finds.products, device.as_ref())? {
             None => None,
             Some((room, kernel)) => {
                 let mut memory = Memory::Device(device.as_mut());
-                let maps = Maps::register(&spec, &mut memory, progress)?;
+                let maps = Maps::register(&own, &mut memory, progress)?;
                 Some(Hosted::new(room, maps, kernel, &mut memory)?)
             }
         };
         let memory = Memory::Device(device.as_mut());
-        let mut placer = Placer::new(memory, found.tiled, progress)?;
+        let mut placer = Placer::new(memory, finds.products.tiled, progress)?;
         placer.leave_experts(hosted.as_ref());
         if let Some(over) = setup.draw_over {
             placer.draw_over(over)?;
         }
-        let weights = Weights::place(&spec, &mut placer)?;
+        let weights = Weights::place(&own, &mut placer)?;
         let mut memory = Memory::Device(device.as_mut());
-        let Rooms { state, work, batch, tables, products, wide } =
-            Rooms::new(&spec, &limits, &found, &wide, &mut memory)?;
+        let Rooms { state, work, batch, tables, products, wide, parts } =
+            Rooms::new(&spec, &limits, &finds, &mut memory)?;
         let mut queue = Queue::new(device);
         let columns = spec.engram.as_ref().map_or(0, |engram| engram.columns());
         let ids: Vec<u8> =
@@ -237,12 +272,14 @@ impl GpuOps {
             table_rows: Vec::new(),
             chosen: 0,
             drafted: 0,
+            own: finds.share.own(&spec.dims),
             spec,
             limits,
             queue,
-            kernels,
+            kernels: finds.kernels,
             products,
             wide,
+            parts,
             pending: None,
             hosted,
             weights,

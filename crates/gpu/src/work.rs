@@ -4,6 +4,7 @@ use finback_ops::{Ffn, Limits, ModelSpec, OpsError};
 
 use crate::memory::{Buf, Memory};
 use crate::products::Most;
+use crate::share::{Own, Share};
 
 /// Score values that one launch may leave behind; rows over it are scored in turns.
 const SCORES: usize = 32 << 20;
@@ -29,7 +30,7 @@ pub struct Work {
     pub y: Buf,
     /// `q_rank`.
     pub qr: Buf,
-    /// Queries, then attention's output: `heads * head_dim`.
+    /// Queries, then attention's output: `heads * head_dim`, of this device's heads.
     pub q: Buf,
     /// A latent: `head_dim`.
     pub kv: Buf,
@@ -72,11 +73,13 @@ pub struct Work {
     pub sorted: Buf,
     /// (expert, start, end) of the used experts, three.
     pub groups: Buf,
-    /// Hidden rows, `inter`: the shared expert's, then the routed ones' by place.
+    /// Hidden rows, this device's part of `inter`: the shared expert's, then the routed ones' by place.
     pub hidden: Buf,
-    /// Their up projections.
+    /// Their up projections; where the model is shared, then the hidden rows whole.
     pub hidden_up: Buf,
-    /// The experts' outputs in the same order, `hidden`.
+    /// This device's part of the hidden rows as bf16 of e4m3 values, where the model is shared.
+    pub hidden_coded: Buf,
+    /// The experts' outputs in the same order, this device's part of `hidden`.
     pub expert_out: Buf,
     /// Codes of an Engram layer's table rows, by layer: `columns * dim` bytes.
     pub table_codes: Vec<Buf>,
@@ -117,9 +120,10 @@ impl Work {
     pub fn new(
         spec: &ModelSpec,
         limits: &Limits,
+        (share, tiled): (Share, bool),
         memory: &mut Memory<'_>,
     ) -> Result<Self, OpsError> {
-        let (d, n) = (&spec.dims, limits.rows);
+        let (d, n, own) = (&spec.dims, limits.rows, share.own(&spec.dims));
         let (experts, topk) = (most(spec, |f| f.experts.len()), most(spec, |f| f.topk));
         let most_rows = spec.sources.iter().map(|s| limits.context / s.ratio).max().unwrap_or(0);
         let turn = turn(most_rows, n);
@@ -136,6 +140,8 @@ impl Work {
         };
         let (table_codes, table_scales) =
             (tables_of(columns * dim)?, tables_of(columns * dim / 32)?);
+        let coded = if share.is_shared() && tiled { total } else { 0 };
+        let hidden_coded = memory.rows(coded, 2 * own.inter)?;
         let mut f = |rows: usize, width: usize| memory.words(rows, width);
         Ok(Self {
             streams: f(n, d.hc * d.hidden)?,
@@ -146,7 +152,7 @@ impl Work {
             x: f(n, d.hidden)?,
             y: f(n, d.hidden)?,
             qr: f(n, d.q_rank)?,
-            q: f(n, d.heads * d.head_dim)?,
+            q: f(n, own.heads * d.head_dim)?,
             kv: f(n, d.head_dim)?,
             z: f(n, d.o_groups * d.o_rank)?,
             index_k: f(n, d.index_dim)?,
@@ -167,9 +173,10 @@ impl Work {
             place_rows: f(n * topk, 1)?,
             sorted: f(total, 1)?,
             groups: f(experts.min(n * topk), 3)?,
-            hidden: f(total, d.inter)?,
-            hidden_up: f(total, d.inter)?,
-            expert_out: f(total, d.hidden)?,
+            hidden: f(total, own.inter)?,
+            hidden_up: Buf { width: 4 * own.inter as u64, ..f(total, d.inter)? },
+            hidden_coded,
+            expert_out: f(total, own.hidden)?,
             table_codes,
             table_scales,
             table_ids: f(n, 2 * columns)?,
@@ -205,8 +212,17 @@ pub fn turn(most_rows: usize, n: usize) -> usize {
     (SCORES / most_rows.max(1)).clamp(1, n)
 }
 
+/// Bytes of the largest outputs that devices bring together.
+pub fn most_gathered(spec: &ModelSpec, limits: &Limits) -> usize {
+    let d = &spec.dims;
+    let engram = spec.engram.as_ref().map_or(0, |_| (d.hc + 1) * d.hidden);
+    let hidden = (most(spec, |f| f.topk) + 1) * d.inter;
+    let widest = d.hidden.max(d.o_groups * d.o_rank).max(hidden).max(engram);
+    4 * (limits.rows * widest).max(limits.logit_rows * d.vocab)
+}
+
 /// The largest inputs of products.
-pub fn inputs(spec: &ModelSpec, limits: &Limits) -> Most {
+pub fn inputs(spec: &ModelSpec, limits: &Limits, own: &Own) -> Most {
     let (d, n) = (&spec.dims, limits.rows);
     let drafter = spec.drafter.as_ref();
     let widths = [
@@ -220,7 +236,7 @@ pub fn inputs(spec: &ModelSpec, limits: &Limits) -> Most {
     ];
     let rank = drafter.map_or(0, |drafter| limits.slots * drafter.markov_embed.inp);
     let other = (n * widths.into_iter().max().unwrap_or(0)).max(rank);
-    let plain = other.max(n * d.heads * d.head_dim);
+    let plain = other.max(n * own.heads * d.head_dim);
     Most { rows: n, hidden: d.hidden, q_rank: d.q_rank, other, plain }
 }
 

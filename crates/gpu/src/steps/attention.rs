@@ -45,7 +45,8 @@ impl GpuOps {
         self.finish_latents(layer, &q, Some(q_norm))?;
         let input = self.qr(&q);
         let ready = self.products.ready(&mut self.queue, Of::Qr, q.start, input, &[&wq_b])?;
-        let out = Out { at: self.work.q.row(q.start), stride: d.heads * d.head_dim, round };
+        let heads = self.own.heads;
+        let out = Out { at: self.work.q.row(q.start), stride: heads * d.head_dim, round };
         self.products.dense(&mut self.queue, &ready, &wq_b, out)?;
         if self.attends_wide(layer).is_some() {
             return Ok(());
@@ -54,7 +55,7 @@ impl GpuOps {
             x: self.work.q.row(q.start),
             angles: self.angles(layer, q.start),
             rows: q.len(),
-            vectors: d.heads,
+            vectors: heads,
             dim: d.head_dim,
             inverse: false,
         })
@@ -206,7 +207,7 @@ impl GpuOps {
             return self.attend_wide(layer, rows, &wide);
         }
         let spec = self.spec.clone();
-        let (d, work) = (&spec.dims, &self.work);
+        let (d, work, heads) = (&spec.dims, &self.work, self.own.heads);
         let source = spec.layer(layer).source.map(|source| self.state.sources[source]);
         let picks = |address: u64| if source.is_some() { address } else { 0 };
         let args = AttendArgs {
@@ -219,7 +220,7 @@ impl GpuOps {
             blocks: self.batch.blocks,
             picks: picks(work.picks.row(rows.start)),
             n_picks: picks(work.n_picks.row(rows.start)),
-            heads: word(d.heads),
+            heads: word(heads),
             dim: word(d.head_dim),
             window: word(d.window),
             ring_rows: word(d.window),
@@ -230,12 +231,12 @@ impl GpuOps {
             round: u32::from(spec.numerics.round_stores),
             scale: (d.head_dim as f32).sqrt().recip(),
         };
-        self.queue.push(self.kernels.attend, &args, [word(d.heads), word(rows.len())])?;
+        self.queue.push(self.kernels.attend, &args, [word(heads), word(rows.len())])?;
         self.rope(&Turned {
             x: self.work.q.row(rows.start),
             angles: self.angles(layer, rows.start),
             rows: rows.len(),
-            vectors: d.heads,
+            vectors: heads,
             dim: d.head_dim,
             inverse: true,
         })
@@ -288,7 +289,7 @@ impl GpuOps {
         let spec = self.spec.clone();
         let (d, round, n) = (&spec.dims, spec.numerics.round_stores, rows.len());
         let (wo_a, wo_b) = (self.weights.layers[layer].wo_a, self.weights.layers[layer].wo_b);
-        let (width, z_width) = (d.heads * d.head_dim, d.o_groups * d.o_rank);
+        let (width, z_width) = (self.own.heads * d.head_dim, d.o_groups * d.o_rank);
         let x = self.work.q.row(rows.start);
         let input = Input { x, width, stride: width, rows: n, round: false };
         let ready = match self.attends_wide(layer) {
@@ -298,12 +299,12 @@ impl GpuOps {
             None => self.products.ready(&mut self.queue, Of::Other, 0, input, &[&wo_a])?,
         };
         let out = Out { at: self.work.z.row(rows.start), stride: z_width, round };
-        self.products.grouped(&mut self.queue, &ready, &wo_a, out)?;
+        self.grouped_whole(&ready, &wo_a, z_width, out)?;
         let x = self.work.z.row(rows.start);
         let input = Input { x, width: z_width, stride: z_width, rows: n, round: true };
         let ready = self.products.ready(&mut self.queue, Of::Other, 0, input, &[&wo_b])?;
         let out = Out { at: self.work.y.row(rows.start), stride: d.hidden, round };
-        self.products.dense(&mut self.queue, &ready, &wo_b, out)
+        self.dense_whole(&ready, &wo_b, d.hidden, out)
     }
 
     /// `rmsnorm` of rows in place.

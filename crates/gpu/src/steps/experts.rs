@@ -45,7 +45,8 @@ impl GpuOps {
         self.check_rows("experts", &rows)?;
         let spec = self.spec.clone();
         let (d, ffn, n) = (&spec.dims, &spec.layer(layer).ffn, rows.len());
-        let (round, inter) = (spec.numerics.round_stores, d.inter);
+        // This device's channels of every expert; the next product takes all of them.
+        let (round, inter) = (spec.numerics.round_stores, self.own.inter);
         let weights = &self.weights.layers[layer];
         let (routed_in, routed_down) = (weights.routed_in, weights.routed_out);
         let (shared_in, shared_down) = (weights.shared_in, weights.shared_out);
@@ -86,12 +87,14 @@ impl GpuOps {
         let hidden = self.work.shared_row(self.work.hidden, n);
         let weights: [&dyn Takes; 2] = [&routed_down, &shared_down];
         let coded = self.products.other_coded(&weights);
+        let shared = inter < d.inter;
+        let own_coded = if shared { self.work.hidden_coded.at } else { coded.unwrap_or(0) };
         let args = SwigluArgs {
             gate: hidden,
             up: self.work.shared_row(self.work.hidden_up, n),
             weights: self.work.shared_row(self.work.sorted, n),
             out: if coded.is_some() { 0 } else { hidden },
-            coded: coded.unwrap_or(0),
+            coded: coded.map_or(0, |_| own_coded),
             width: word(inter),
             weighted: 1,
             limit: d.swiglu_limit,
@@ -99,15 +102,23 @@ impl GpuOps {
         };
         let grid = [word(n + routes), word(inter.div_ceil(512))];
         self.queue.push(self.kernels.swiglu, &args, grid)?;
+        let x = if shared { self.work.hidden_up.at } else { hidden };
+        if shared {
+            // Two coded values are a word.
+            let (from, to, per) = coded.map_or((hidden, x, 1), |coded| (own_coded, coded, 2));
+            let rows = (n + routes, inter / per);
+            self.parts.gather(&mut self.queue, from, rows, (to, d.inter / per))?;
+        }
 
-        let input = Input { x: hidden, width: inter, stride: inter, rows: n + routes, round: true };
+        let (width, stride) = (d.inter, d.inter);
+        let input = Input { x, width, stride, rows: n + routes, round: true };
         let ready = match coded {
             Some(coded) => Ready { input, codes: 0, scales: 0, coded, plain: 0 },
             None => self.products.ready(&mut self.queue, Of::Other, 0, input, &weights)?,
         };
         let shared_out = self.work.shared_row(self.work.expert_out, n);
         let routed_out = self.work.routed_row(self.work.expert_out);
-        let out = Out { at: routed_out, stride: d.hidden, round };
+        let out = Out { at: routed_out, stride: self.own.hidden, round };
         let routed = ready.part(n, routes);
         for turn in self.turns(groups) {
             let used = self.used(&turn, routed_down.fetched.as_ref(), n)?;
@@ -115,6 +126,9 @@ impl GpuOps {
         }
         let out = Out { at: shared_out, ..out };
         self.products.dense(&mut self.queue, &ready.part(0, n), &shared_down, out)?;
+        if shared {
+            return self.sum_experts(&rows, ffn.topk);
+        }
         // The sum of the experts waits for the streams' expansion, which may take it along.
         self.pending = Some(Pending { rows, experts: Some(ffn.topk) });
         Ok(())
@@ -143,17 +157,29 @@ impl GpuOps {
 
     /// `y =` the experts of the last [`GpuOps::experts_step`] added up.
     pub(crate) fn sum_experts(&mut self, rows: &Rows, topk: usize) -> OpsResult {
-        let n = rows.len();
+        let (n, width, whole) = (rows.len(), self.own.hidden, self.spec.dims.hidden);
+        let (y, parts, work) = (self.work.y.row(rows.start), self.parts, &self.work);
         let args = SumExpertsArgs {
-            routed: self.work.routed_row(self.work.expert_out),
-            shared: self.work.shared_row(self.work.expert_out, n),
-            places: self.work.places.at,
-            out: self.work.y.row(rows.start),
-            width: word(self.spec.dims.hidden),
+            routed: work.routed_row(work.expert_out),
+            shared: work.shared_row(work.expert_out, n),
+            places: work.places.at,
+            out: y,
+            width: word(width),
             topk: word(topk),
             round: u32::from(self.spec.numerics.round_stores),
             pad: 0,
         };
-        self.queue.push(self.kernels.sum_experts, &args, [word(n), 1])
+        if width == whole {
+            return self.queue.push(self.kernels.sum_experts, &args, [word(n), 1]);
+        }
+        for turn in parts.turns(n, width) {
+            let skip = |words: usize| (4 * turn.start * words) as u64;
+            let (shared, places) = (args.shared + skip(width), args.places + skip(topk));
+            let args = SumExpertsArgs { shared, places, out: parts.own(), ..args };
+            self.queue.push(self.kernels.sum_experts, &args, [word(turn.len()), 1])?;
+            let to = (y + skip(whole), whole);
+            parts.gather(&mut self.queue, parts.own(), (turn.len(), width), to)?;
+        }
+        Ok(())
     }
 }

@@ -65,7 +65,7 @@ impl GpuOps {
         let input = Input { x: y, width: d.hidden, stride: d.hidden, rows: n, round: true };
         let ready = self.products.ready(&mut self.queue, Of::Other, 0, input, &[&head])?;
         let out = Out { at: self.work.logits.row(at), stride: d.vocab, round: false };
-        self.products.dense(&mut self.queue, &ready, &head, out)
+        self.dense_whole(&ready, &head, d.vocab, out)
     }
 
     pub(crate) fn choose_step(
@@ -201,7 +201,7 @@ impl GpuOps {
         let ready = self.products.ready(&mut self.queue, Of::Other, 0, input, &[&main_proj])?;
         let x = self.work.x.row(rows.start);
         let out = Out { at: x, stride: d.hidden, round };
-        self.products.dense(&mut self.queue, &ready, &main_proj, out)?;
+        self.dense_whole(&ready, &main_proj, d.hidden, out)?;
         self.products.changed(Of::X);
         self.rmsnorm(x, main_norm, d.hidden, n)?;
         for layer in spec.layers.len()..spec.rings() {

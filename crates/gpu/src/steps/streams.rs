@@ -53,8 +53,10 @@ impl GpuOps {
         let input = Input { x: work.engram.at, width, stride: width, rows: n, round: true };
         let ready = self.products.ready(&mut self.queue, Of::Other, 0, input, &[&wkv])?;
         let round = spec.numerics.round_stores;
-        let out = Out { at: work.engram_kv.at, stride: (d.hc + 1) * d.hidden, round };
-        self.products.dense(&mut self.queue, &ready, &wkv, out)?;
+        let whole = (d.hc + 1) * d.hidden;
+        let out = Out { at: work.engram_kv.at, stride: whole, round };
+        self.dense_whole(&ready, &wkv, whole, out)?;
+        let work = &self.work;
         let args = EngramGateArgs {
             streams: work.streams.row(rows.start),
             kv: work.engram_kv.at,

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use finback_cpu::simd::Isa;
 use finback_cpu::{CpuOps, CpuOptions};
 use finback_gpu::GpuOps;
-use finback_kernels::device::emu;
+use finback_kernels::device::{Device, emu};
+use finback_kernels::seated::emu_group;
 use finback_model::ModelRunner;
 use finback_model::synth::{SynthOptions, Vocabulary, write};
 use finback_ops::{ModelSpec, Numerics};
@@ -25,6 +26,16 @@ pub fn ops(spec: &Arc<ModelSpec>, slots: usize) -> GpuOps {
 
 pub fn runner(spec: &Arc<ModelSpec>, slots: usize) -> ModelRunner {
     ModelRunner::new(Box::new(ops(spec, slots)), spec.clone())
+}
+
+/// A runner over one device.
+pub fn one_device(spec: &Arc<ModelSpec>) -> ModelRunner {
+    runner(spec, 1)
+}
+
+/// Devices that share a model.
+pub fn devices(count: usize) -> Option<Vec<Box<dyn Device>>> {
+    Some(emu_group(count).unwrap())
 }
 
 pub fn on_the_cpu(spec: &Arc<ModelSpec>, slots: usize) -> ModelRunner {
