@@ -1,17 +1,20 @@
 //! The device: code, memory and launches.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use finback_kernels::args::{Args, FillArgs};
-use finback_kernels::device::{Device, DeviceError, Findings, HostMemory, Launch};
+use finback_kernels::device::{Device, DeviceError, Findings, Gather, HostMemory, Launch};
 use finback_kernels::manifest::{KERNELS, Kernel, kernel};
+use finback_kernels::meeting::{Meeting, Seat};
 use finback_kernels::source::{Target, program};
-use finback_kernels::tape::Tape;
+use finback_kernels::tape::{Tape, Work};
 
 use crate::driver::{About, Driver, Function, Graph, Module, Shape};
 use crate::graphs::{Graphs, Turn};
+use crate::nccl::{self, Communicator};
 use crate::{NAME, cache, driver, nvrtc};
 
 /// The least compute capability: its tensor cores multiply BF16.
@@ -47,7 +50,7 @@ pub struct Options {
 /// # Errors
 /// There is none, and why.
 pub fn about() -> Result<About, DeviceError> {
-    Ok(find()?.1)
+    Ok(find(0)?.1)
 }
 
 /// Opens the device of this machine and makes its kernels ready, which takes some seconds where they
@@ -56,22 +59,73 @@ pub fn about() -> Result<About, DeviceError> {
 /// # Errors
 /// There is none, and why; its driver's or compiler's own failure.
 pub fn open(options: &Options) -> Result<Cuda, DeviceError> {
-    let (driver, about) = find()?;
+    let (driver, about) = find(0)?;
+    start(options, driver, about)
+}
+
+/// Opens the first `count` devices of this machine, which then share a model, in order of rank.
+///
+/// # Errors
+/// As [`open`]; too few devices or different ones, or no library that they gather by.
+pub fn open_all(options: &Options, count: usize) -> Result<Vec<Cuda>, DeviceError> {
+    let found = (0..count).map(find).collect::<Result<Vec<_>, _>>()?;
+    let kind = |about: &About| (about.name.clone(), about.capability);
+    let first = found.first().map(|(_, about)| kind(about));
+    if let Some(other) = found.iter().position(|(_, about)| Some(kind(about)) != first) {
+        let name = |i: usize| found[i].1.name.as_str();
+        return Err(missing(&format!(
+            "GPU 0 is {} and GPU {other} {}; GPUs of one kind share a model",
+            name(0),
+            name(other)
+        )));
+    }
+    nccl::check().map_err(|what| {
+        missing(&format!(
+            "{what}: several GPUs take NVIDIA's NCCL; install it, or name its directory in \
+             LD_LIBRARY_PATH"
+        ))
+    })?;
+    let comms = Communicator::all(count).map_err(failed)?;
+    let seats = Meeting::seats(count);
+    found
+        .into_iter()
+        .zip(seats.into_iter().zip(comms))
+        .map(|((driver, about), (seat, comm))| {
+            let mut cuda = start(options, driver, about)?;
+            let code = cuda.code.iter().flat_map(|code| code.functions.values());
+            for function in code {
+                cuda.driver.preload(*function).map_err(failed)?;
+            }
+            let own = seat.clone();
+            cuda.driver.watch(move || own.alone());
+            cuda.shared = Some(Shared { seat, comm });
+            Ok(cuda)
+        })
+        .collect()
+}
+
+fn start(options: &Options, driver: Driver, about: About) -> Result<Cuda, DeviceError> {
     let mut cuda = Cuda {
         code: None,
         planted: None,
         allocated: Vec::new(),
         graphs: Graphs::default(),
         options: options.clone(),
-        driver,
         about,
+        after_gather: Cell::new(false),
+        shared: None,
+        driver,
     };
     cuda.code = Some(cuda.build(false)?);
     Ok(cuda)
 }
 
-fn find() -> Result<(Driver, About), DeviceError> {
-    let missing = |reason: &str| DeviceError::Missing { device: NAME, reason: reason.into() };
+fn missing(reason: &str) -> DeviceError {
+    DeviceError::Missing { device: NAME, reason: reason.into() }
+}
+
+/// The device of this number.
+fn find(number: usize) -> Result<(Driver, About), DeviceError> {
     if !driver::is_there() {
         return Err(missing("libcuda was not found: no NVIDIA driver is installed here"));
     }
@@ -81,7 +135,15 @@ fn find() -> Result<(Driver, About), DeviceError> {
              LD_LIBRARY_PATH",
         ));
     }
-    let driver = Driver::open().map_err(|reason| missing(&reason))?;
+    let count = Driver::count().map_err(|reason| missing(&reason))?;
+    if count <= number {
+        return Err(missing(&match count {
+            0 => "the driver finds no device".into(),
+            1 => format!("GPU {number} is wanted and the driver finds 1 device"),
+            _ => format!("GPU {number} is wanted and the driver finds {count} devices"),
+        }));
+    }
+    let driver = Driver::open(number).map_err(|reason| missing(&reason))?;
     let about = driver.about().map_err(|reason| missing(&reason))?;
     if about.capability < LEAST {
         let ((major, minor), name) = (about.capability, &about.name);
@@ -103,8 +165,39 @@ pub struct Cuda {
     graphs: Graphs<Graph>,
     options: Options,
     about: About,
+    /// Whether what was enqueued last is a gather.
+    after_gather: Cell<bool>,
+    // Behind the recordings, which may hold its gathers.
+    shared: Option<Shared>,
     // Last: the others are parts of its context.
     driver: Driver,
+}
+
+/// What a device has that shares a model.
+#[derive(Debug)]
+struct Shared {
+    seat: Seat,
+    comm: Communicator,
+}
+
+impl Shared {
+    /// Waits until all devices are about to enqueue the same; `what` says what.
+    fn meet(&self, what: &[u8]) -> Result<(), DeviceError> {
+        let parts = self.seat.exchange(what.to_vec()).map_err(failed)?;
+        match parts.iter().position(|part| part != what) {
+            None => Ok(()),
+            Some(rank) => Err(failed(format!("GPU {rank} is about to enqueue something else"))),
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if self.seat.alone().is_some() {
+            self.comm.abort();
+        }
+        self.seat.leave("it was closed");
+    }
 }
 
 /// A loaded module and its kernels by name.
@@ -199,10 +292,31 @@ impl Cuda {
         if grid.contains(&0) {
             return Ok(());
         }
-        let early = self.about.capability >= IN_ORDER;
+        // What follows a gather waits for its end as any launch does.
+        let early = self.about.capability >= IN_ORDER && !self.after_gather.take();
         let shape = Shape { grid, lanes: kernel.lanes, shared: kernel.shared, early };
         let enqueued = self.driver.launch(function, args, shape);
         enqueued.map_err(|what| failed(format!("{}: {what}", kernel.name)))
+    }
+
+    /// Enqueues a gather that all devices are about to enqueue.
+    fn enqueue_gather(&mut self, gather: &Gather) -> Result<(), DeviceError> {
+        let Some(shared) = &mut self.shared else {
+            let what = format!("a gather of {} bytes on one GPU", gather.bytes);
+            return Err(failed(what));
+        };
+        self.after_gather.set(true);
+        let Gather { from, to, bytes } = *gather;
+        self.driver.bind().map_err(failed)?;
+        shared.comm.gather(from, to, bytes, self.driver.stream()).map_err(failed)
+    }
+
+    /// Enqueues a list, plainly or into a recording.
+    fn enqueue_all(&mut self, tape: &Tape) -> Result<(), DeviceError> {
+        tape.works().try_for_each(|work| match work {
+            Work::Launch(launch) => self.enqueue(self.code.as_ref(), &launch),
+            Work::Gather(gather) => self.enqueue_gather(&gather),
+        })
     }
 }
 
@@ -299,24 +413,24 @@ impl Device for Cuda {
 
     fn launch_all(&mut self, tape: &Tape) -> Result<(), DeviceError> {
         let hash = tape.hash();
-        let place = match self.graphs.turn(tape, hash) {
-            Turn::Plain => return tape.launches().try_for_each(|launch| self.launch(&launch)),
+        let turn = self.graphs.turn(tape, hash);
+        if let Some(shared) = self.shared.as_ref().filter(|_| tape.has_gathers()) {
+            // A gather is recorded by all devices or by none.
+            shared.meet(&[match turn {
+                Turn::Plain => 0,
+                Turn::Record => 1,
+                Turn::Replay(_) => 2,
+            }])?;
+        }
+        let place = match turn {
+            Turn::Plain => return self.enqueue_all(tape),
             Turn::Record => {
-                let code = self.code.as_ref();
-                let mut refused = None;
-                let recorded = self.driver.record(|| {
-                    tape.launches().try_for_each(|launch| {
-                        self.enqueue(code, &launch).map_err(|error| {
-                            let text = error.to_string();
-                            refused = Some(error);
-                            text
-                        })
-                    })
-                });
-                let graph = match (recorded, refused) {
-                    (_, Some(error)) => return Err(error),
-                    (recorded, None) => recorded.map_err(failed)?,
-                };
+                self.driver.begin_recording().map_err(failed)?;
+                let enqueued = self.enqueue_all(tape);
+                let recorded = self.driver.end_recording();
+                self.after_gather.set(false);
+                enqueued?;
+                let graph = recorded.map_err(failed)?;
                 self.graphs.keep(tape, hash, graph);
                 match self.graphs.turn(tape, hash) {
                     Turn::Replay(place) => place,
@@ -329,6 +443,17 @@ impl Device for Cuda {
             Some(graph) => self.driver.replay(graph).map_err(failed),
             None => Err(failed("a recording was lost".into())),
         }
+    }
+
+    fn seat(&self) -> Option<Seat> {
+        self.shared.as_ref().map(|shared| shared.seat.clone())
+    }
+
+    fn gather(&mut self, gather: &Gather) -> Result<(), DeviceError> {
+        if let Some(shared) = &self.shared {
+            shared.meet(&gather.bytes.to_ne_bytes())?;
+        }
+        self.enqueue_gather(gather)
     }
 
     fn finish(&mut self) -> Result<Findings, DeviceError> {

@@ -53,6 +53,36 @@ pub struct Driver {
     stream: sys::CUstream,
     staging: Option<Staging>,
     registered: Vec<Registered>,
+    watch: Watch,
+}
+
+/// Says why what was enqueued will never end, where that depends on another GPU.
+type Missing = Box<dyn Fn() -> Option<String> + Send>;
+
+/// What a wait looks at beside its own stream.
+#[derive(Default)]
+struct Watch(Option<Missing>);
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Watch").field(&self.0.is_some()).finish()
+    }
+}
+
+impl Watch {
+    /// Waits until `query` says that something is over.
+    fn wait(missing: &Missing, query: impl Fn() -> sys::CUresult, what: &str) -> Result<(), Said> {
+        loop {
+            match query() {
+                sys::CUresult::CUDA_ERROR_NOT_READY => {}
+                code => return code.result().map_err(|error| said(what, error)),
+            }
+            if let Some(why) = missing() {
+                return Err(why);
+            }
+            std::thread::yield_now();
+        }
+    }
 }
 
 /// Pinned parts by turns: one is filled while those before it wait for their copies.
@@ -106,19 +136,28 @@ unsafe impl Send for Function {}
 unsafe impl Send for Graph {}
 
 impl Driver {
-    /// The first device. Call [`is_there`] first: without a driver this panics.
-    pub fn open() -> Result<Self, Said> {
+    /// How many devices there are. Call [`is_there`] first: without a driver this panics.
+    pub fn count() -> Result<usize, Said> {
         result::init().map_err(|error| said("the driver does not start", error))?;
         let count = result::device::get_count().map_err(|error| said("counting devices", error))?;
-        if count == 0 {
-            return Err("the driver finds no device".into());
-        }
-        let device = result::device::get(0).map_err(|error| said("device 0", error))?;
+        Ok(usize::try_from(count).unwrap_or(0))
+    }
+
+    /// The device of this number, below [`Driver::count`].
+    pub fn open(number: usize) -> Result<Self, Said> {
+        let device = result::device::get(number as c_int)
+            .map_err(|error| said(&format!("device {number}"), error))?;
         // SAFETY: the device was just given by the driver; the context is released when dropped.
         let context = unsafe { result::primary_ctx::retain(device) }
             .map_err(|error| said("a context", error))?;
-        let mut driver =
-            Self { device, context, stream: stream::null(), staging: None, registered: Vec::new() };
+        let mut driver = Self {
+            device,
+            context,
+            stream: stream::null(),
+            staging: None,
+            registered: Vec::new(),
+            watch: Watch::default(),
+        };
         driver.bind()?;
         driver.stream = stream::create(stream::StreamKind::NonBlocking)
             .map_err(|error| said("a stream", error))?;
@@ -154,7 +193,18 @@ impl Driver {
         })
     }
 
-    fn bind(&self) -> Result<(), Said> {
+    /// From now on a wait also ends where `missing` says that it will not end by itself.
+    pub fn watch(&mut self, missing: impl Fn() -> Option<String> + Send + 'static) {
+        self.watch = Watch(Some(Box::new(missing)));
+    }
+
+    /// The stream in whose order all work happens.
+    pub fn stream(&self) -> sys::CUstream {
+        self.stream
+    }
+
+    /// Makes its context the thread's.
+    pub fn bind(&self) -> Result<(), Said> {
         // SAFETY: the context lives until this is dropped.
         unsafe { result::ctx::set_current(self.context) }
             .map_err(|error| said("its context", error))
@@ -217,11 +267,17 @@ impl Driver {
 
     fn write_staged(&mut self, address: u64, bytes: &[u8]) -> Result<(), Said> {
         let stream = self.stream;
-        let Staging { memory, done, next } = self.staging()?;
+        self.staging()?;
+        let Self { staging, watch, .. } = self;
+        let Some(Staging { memory, done, next }) = staging else { return Ok(()) };
         let mut at = address;
         for chunk in bytes.chunks(PART) {
             let (part, over) = (*next, done[*next]);
             *next = (part + 1) % done.len();
+            if let Watch(Some(missing)) = watch {
+                // SAFETY: the event lives as long as the staging.
+                Watch::wait(missing, || unsafe { sys::cuEventQuery(over) }, "a copy")?;
+            }
             let failed = |error| said(&format!("{} bytes to {at:#x}", chunk.len()), error);
             // SAFETY: the part is not written before the copy from it is over; it holds `PART` bytes.
             unsafe {
@@ -237,7 +293,7 @@ impl Driver {
         Ok(())
     }
 
-    fn staging(&mut self) -> Result<&mut Staging, Said> {
+    fn staging(&mut self) -> Result<(), Said> {
         if self.staging.is_none() {
             let failed = |error| said("pinned memory for staging", error);
             // SAFETY: the memory is given back when this is dropped.
@@ -246,12 +302,16 @@ impl Driver {
             let done = (0..PARTS).map(|_| new().map_err(failed)).collect::<Result<_, _>>()?;
             self.staging = Some(Staging { memory, done, next: 0 });
         }
-        self.staging.as_mut().ok_or_else(String::new)
+        Ok(())
     }
 
     /// Waits and copies device memory to `out`.
     pub fn read(&self, address: u64, out: &mut [u8]) -> Result<(), Said> {
         self.bind()?;
+        if self.watch.0.is_some() {
+            // The copy itself waits without looking at anything else.
+            self.wait()?;
+        }
         let what = format!("{} bytes from {address:#x}", out.len());
         // SAFETY: `out` is borrowed until the copy is over.
         unsafe {
@@ -270,6 +330,10 @@ impl Driver {
     /// Waits for all that was enqueued.
     pub fn wait(&self) -> Result<(), Said> {
         self.bind()?;
+        if let Watch(Some(missing)) = &self.watch {
+            // SAFETY: the stream lives until this is dropped.
+            return Watch::wait(missing, || unsafe { sys::cuStreamQuery(self.stream) }, "a launch");
+        }
         // SAFETY: the stream lives until this is dropped.
         unsafe { stream::synchronize(self.stream) }.map_err(|error| said("a launch", error))
     }
@@ -304,6 +368,19 @@ impl Driver {
                 })?;
         }
         Ok(Some(Function(function)))
+    }
+
+    /// Has a kernel on the device now, and not at its first launch, which could wait for what runs.
+    pub fn preload(&self, function: Function) -> Result<(), Said> {
+        self.bind()?;
+        use sys::CUfunction_attribute_enum as Attribute;
+        let mut registers: c_int = 0;
+        // SAFETY: the driver writes one integer; the function's module is loaded.
+        unsafe {
+            let which = Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS;
+            sys::cuFuncGetAttribute(&raw mut registers, which, function.0).result()
+        }
+        .map_err(|error| said("loading a kernel", error))
     }
 
     /// Sets a word of a module, in the stream's order.
@@ -351,18 +428,23 @@ impl Driver {
         .map_err(|error| said(&format!("a launch of {x} x {y} groups of {lanes}"), error))
     }
 
-    /// Records what `launches` enqueues, and runs none of it.
-    pub fn record(&self, launches: impl FnOnce() -> Result<(), Said>) -> Result<Graph, Said> {
+    /// From here on what is enqueued is recorded and not run, up to [`Driver::end_recording`], which must
+    /// follow whatever happens between.
+    pub fn begin_recording(&self) -> Result<(), Said> {
         self.bind()?;
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the stream is this one's.
+        unsafe { stream::begin_capture(self.stream, mode) }
+            .map_err(|error| said("recording", error))
+    }
+
+    /// What was recorded.
+    pub fn end_recording(&self) -> Result<Graph, Said> {
+        self.bind()?;
         let failed = |error| said("recording", error);
-        // SAFETY: the stream is this one's; the capture is ended whatever happens in it.
+        // SAFETY: the stream is this one's, and so is what was captured on it.
         unsafe {
-            stream::begin_capture(self.stream, mode).map_err(failed)?;
-            let enqueued = launches();
-            let captured = stream::end_capture(self.stream);
-            enqueued?;
-            let captured = captured.map_err(failed)?;
+            let captured = stream::end_capture(self.stream).map_err(failed)?;
             let ready = graph::instantiate(captured, sys::CUgraphInstantiate_flags(0));
             // An instantiated graph needs its description no more.
             graph::destroy(captured).map_err(failed)?;

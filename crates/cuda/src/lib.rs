@@ -3,6 +3,7 @@
 //! - [`Cuda`] is the device. Its code comes from the text in `finback-kernels`, compiled by NVRTC for
 //!   the device that is there and kept in a directory.
 //! - NVIDIA's own matrix product is used as a measure alone.
+//! - Several GPUs that share a model gather through NCCL.
 //! - Its libraries are opened at run time: this builds, and says why there is no device,
 //!   on any machine.
 
@@ -11,10 +12,11 @@ mod cache;
 mod device;
 mod driver;
 mod graphs;
+mod nccl;
 mod nvrtc;
 mod registered;
 
-pub use device::{Cuda, Options, about, open};
+pub use device::{Cuda, Options, about, open, open_all};
 pub use driver::About;
 
 /// The name of the device, as a user types it.
