@@ -36,6 +36,11 @@ const ATTENTION: [&str; 6] = [
     "tile_topk",
 ];
 
+/// Whether a device opened so runs this kernel.
+pub fn takes(kernel: &Kernel, tensor_attention: bool) -> bool {
+    tensor_attention || !ATTENTION.contains(&kernel.name)
+}
+
 /// How a device is opened.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
@@ -466,10 +471,8 @@ impl Device for Cuda {
     }
 
     fn has(&self, kernel: &Kernel) -> bool {
-        if !self.options.tensor_attention && ATTENTION.contains(&kernel.name) {
-            return false;
-        }
-        self.code.as_ref().is_some_and(|code| code.functions.contains_key(kernel.name))
+        let code = self.code.as_ref().filter(|_| takes(kernel, self.options.tensor_attention));
+        code.is_some_and(|code| code.functions.contains_key(kernel.name))
     }
 }
 

@@ -15,8 +15,8 @@ use crate::progress::Steps;
 use crate::round;
 use crate::settings::bench::{
     ALONE, API_KEY, CHART, FIRST, HUGE, JSON_FILE, LEVELS, LONG, MINUTES, MIXED, MODEL,
-    NEEDLE_SEED, PID, PROMPT_TOKENS, PROMPTS, REPLY, REPS, REQUIRE_COLD, REQUIRE_REUSE, SECOND,
-    SERIAL, STAGGER_MS, STREAMS, TEMPERATURES, TOKENS, URL, URLS,
+    NEEDLE_SEED, PID, PROMPT_TOKENS, PROMPTS, REPLY, REPS, REQUIRE_COLD, REQUIRE_REUSE,
+    ROUND_LAUNCHES, SECOND, SERIAL, STAGGER_MS, STREAMS, TEMPERATURES, TOKENS, URL, URLS,
 };
 use crate::settings::table::SEED;
 use crate::settings::{UsageError, Values};
@@ -172,6 +172,12 @@ fn fixed(values: &Values) -> openai::Options {
 /// `finback bench round`
 pub fn round(values: &Values) -> anyhow::Result<()> {
     let output = Output::of(values)?;
+    if values.get(&ROUND_LAUNCHES) {
+        let listed = round::list(values)?;
+        let text: String = listed.iter().map(round::Listed::text).collect();
+        let rounds: Vec<Json> = listed.iter().map(round::Listed::to_json).collect();
+        return output.show(text.trim_start(), &serde_json::json!({ "rounds": rounds }));
+    }
     let report = round::run(values)?;
     output.show(&report.text(), &report.to_json())
 }

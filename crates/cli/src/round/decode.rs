@@ -7,6 +7,7 @@ use finback_kernels::tape::Tape;
 use finback_model::{ModelRunner, Runner, Start, Window};
 use finback_ops::{ModelSpec, Sampling};
 
+use super::launches::Listed;
 use super::report::{Report, Round};
 use super::watch::Watch;
 use super::work::{self, Class};
@@ -17,6 +18,9 @@ const DIFFERENT: [(usize, usize); 9] =
     [(1, 1), (1, 2), (1, 4), (1, 6), (1, 8), (1, 12), (1, 16), (4, 1), (4, 6)];
 /// The same where all have the same.
 const SAME: [(usize, usize); 4] = [(1, 6), (1, 16), (4, 1), (4, 6)];
+
+/// Slots and rows of each whose launches are listed.
+const LISTED: [(usize, usize); 3] = [(1, 1), (1, 6), (4, 6)];
 
 /// How rounds are measured.
 #[derive(Debug, Clone, Copy)]
@@ -48,13 +52,7 @@ pub fn measure(
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let mut draw = Draw(7);
-    let positions = runner.info().context;
-    for slot in 0..SLOTS {
-        let prompt = draw.tokens(plan.depth, spec.dims.vocab);
-        runner.start(slot, &prompt, positions, &Start::default())?;
-        while runner.piece(slot, plan.piece)? > 0 {}
-        runner.finish(slot, Sampling::GREEDY, &[], false)?;
-    }
+    fill(runner, &mut draw, spec, plan)?;
     for &(slots, rows) in if same { &SAME[..] } else { &DIFFERENT } {
         for _ in 0..3 {
             round(runner, &mut draw, spec, slots, rows)?;
@@ -88,6 +86,40 @@ pub fn measure(
             },
             bytes: work::round_bytes(spec, slots * rows, same),
         });
+    }
+    Ok(())
+}
+
+/// The launches of some kinds of rounds.
+pub fn list(
+    runner: &mut ModelRunner,
+    watch: &Watch,
+    spec: &ModelSpec,
+    plan: Plan,
+) -> anyhow::Result<Vec<Listed>> {
+    let mut draw = Draw(7);
+    fill(runner, &mut draw, spec, plan)?;
+    let mut listed = Vec::with_capacity(LISTED.len());
+    for (slots, rows) in LISTED {
+        let tape = watch.launches(|| round(runner, &mut draw, spec, slots, rows))?;
+        listed.push(Listed { slots, rows, tape });
+    }
+    Ok(listed)
+}
+
+/// Puts a prompt into every slot.
+fn fill(
+    runner: &mut ModelRunner,
+    draw: &mut Draw,
+    spec: &ModelSpec,
+    plan: Plan,
+) -> anyhow::Result<()> {
+    let positions = runner.info().context;
+    for slot in 0..SLOTS {
+        let prompt = draw.tokens(plan.depth, spec.dims.vocab);
+        runner.start(slot, &prompt, positions, &Start::default())?;
+        while runner.piece(slot, plan.piece)? > 0 {}
+        runner.finish(slot, Sampling::GREEDY, &[], false)?;
     }
     Ok(())
 }

@@ -5,6 +5,7 @@
 //! and lie on no disk. Everything else is the product's own way, from the runner down.
 
 mod decode;
+mod launches;
 mod prompt;
 mod report;
 mod watch;
@@ -18,14 +19,17 @@ use finback_checkpoint::{Checkpoint, read_file};
 use finback_gpu::GpuOps;
 use finback_kernels::device::Device;
 use finback_model::synth::{self, SynthOptions, Vocabulary};
-use finback_model::{ModelRunner, WINDOW_ROWS, spec};
+use finback_model::{Config, ModelRunner, WINDOW_ROWS, spec};
 use finback_ops::{BLOCK_POSITIONS, Limits, ModelSpec, Numerics};
 
 use crate::device;
 use crate::progress::Progress;
 use crate::settings::bench::{DEPTH, DEPTHS, PROMPT_PIECES, ROUND_LAYERS, ROUND_WIDTHS, ROUNDS};
 use crate::settings::contract::DEVICE;
+use crate::settings::table::GPU_ATTENTION;
 use crate::settings::{UsageError, Values};
+use launches::Blank;
+pub use launches::Listed;
 use report::Report;
 use watch::Watch;
 
@@ -55,6 +59,51 @@ pub fn run(values: &Values) -> anyhow::Result<Report> {
     let read = watch::read_rate(device.as_mut())?;
     let mut report = Report::new(values.get(&DEVICE), read, matmul);
     let directory = Scratch::new()?;
+    let (config, spec) = model(values, &directory)?;
+    report.about(&spec);
+    let pieces = values.get(&PROMPT_PIECES);
+    let depths = values.get(&DEPTHS);
+    let piece = piece(values);
+    let deepest = depths.iter().max().map_or(0, |depth| *depth as usize);
+    let positions = match pieces {
+        true => deepest + 2 * piece,
+        false => values.get(&DEPTH) + 64 * WINDOW_ROWS * values.get(&ROUNDS),
+    };
+    let limits = limits(&config, if pieces { 1 } else { SLOTS }, piece, positions);
+    if pieces {
+        let (mut runner, watch) = start(spec.clone(), limits, device)?;
+        let depths = depths.into_iter().map(|depth| depth as usize).collect();
+        prompt::measure(&mut runner, &watch, &spec, piece, depths, &mut report)?;
+    } else {
+        let plan = decode::Plan { depth: values.get(&DEPTH), rounds: values.get(&ROUNDS), piece };
+        let (mut runner, watch) = start(spec.clone(), limits, device)?;
+        decode::measure(&mut runner, &watch, &spec, plan, false, &mut report)?;
+        drop(runner);
+        let device = watch.into_device()?;
+        let same = decode::same_experts(spec);
+        let (mut runner, watch) = start(same.clone(), limits, device)?;
+        decode::measure(&mut runner, &watch, &same, plan, true, &mut report)?;
+    }
+    Ok(report)
+}
+
+/// The launches of rounds of one row, six, and four slots of six, on a GPU that is not there.
+///
+/// # Errors
+/// No room for the checkpoint's directory.
+pub fn list(values: &Values) -> anyhow::Result<Vec<Listed>> {
+    let directory = Scratch::new()?;
+    let (config, spec) = model(values, &directory)?;
+    let plan = decode::Plan { depth: values.get(&DEPTH), rounds: 1, piece: piece(values) };
+    let limits = limits(&config, SLOTS, plan.piece, plan.depth + 64 * WINDOW_ROWS);
+    let device = Blank::new(values.get(&GPU_ATTENTION) != "portable");
+    let (mut runner, watch) = start(spec.clone(), limits, Box::new(device))?;
+    decode::list(&mut runner, &watch, &spec, plan)
+}
+
+/// The checkpoint of holes.
+fn model(values: &Values, directory: &Scratch) -> anyhow::Result<(Config, ModelSpec)> {
+    let small = values.get(&ROUND_WIDTHS) == "small";
     let mut options = if small { SynthOptions::default() } else { SynthOptions::release() };
     options.layers = values.get(&ROUND_LAYERS);
     options.hole_bytes = HOLE_BYTES;
@@ -72,38 +121,22 @@ pub fn run(values: &Values) -> anyhow::Result<Report> {
         None => None,
     };
     let spec = spec::load(&checkpoint, &config, map, Numerics::RELEASE)?;
-    report.about(&spec);
-    let pieces = values.get(&PROMPT_PIECES);
-    let depths = values.get(&DEPTHS);
-    let piece = if small { 64 } else { PIECE };
-    let deepest = depths.iter().max().map_or(0, |depth| *depth as usize);
-    let positions = match pieces {
-        true => deepest + 2 * piece,
-        false => values.get(&DEPTH) + 64 * WINDOW_ROWS * values.get(&ROUNDS),
-    };
-    let slots = if pieces { 1 } else { SLOTS };
-    let limits = Limits {
+    Ok((config, spec))
+}
+
+/// Rows of a prompt's piece.
+fn piece(values: &Values) -> usize {
+    if values.get(&ROUND_WIDTHS) == "small" { 64 } else { PIECE }
+}
+
+fn limits(config: &Config, slots: usize, rows: usize, positions: usize) -> Limits {
+    Limits {
         slots,
-        rows: piece,
+        rows,
         logit_rows: ModelRunner::logit_rows(slots),
         context: positions.min(config.max_position_embeddings),
         blocks: slots * positions.div_ceil(BLOCK_POSITIONS),
-    };
-    if pieces {
-        let (mut runner, watch) = start(spec.clone(), limits, device)?;
-        let depths = depths.into_iter().map(|depth| depth as usize).collect();
-        prompt::measure(&mut runner, &watch, &spec, piece, depths, &mut report)?;
-    } else {
-        let plan = decode::Plan { depth: values.get(&DEPTH), rounds: values.get(&ROUNDS), piece };
-        let (mut runner, watch) = start(spec.clone(), limits, device)?;
-        decode::measure(&mut runner, &watch, &spec, plan, false, &mut report)?;
-        drop(runner);
-        let device = watch.into_device()?;
-        let same = decode::same_experts(spec);
-        let (mut runner, watch) = start(same.clone(), limits, device)?;
-        decode::measure(&mut runner, &watch, &same, plan, true, &mut report)?;
     }
-    Ok(report)
 }
 
 /// The device, and its rate of matrix products where that can be measured.

@@ -61,6 +61,7 @@ pub(super) static ALL: &[&Declared] = &[
     &ROUND_WIDTHS.declared,
     &ROUND_LAYERS.declared,
     &ROUNDS.declared,
+    &ROUND_LAUNCHES.declared,
     &DEPTH.declared,
     &PROMPT_PIECES.declared,
     &DEPTHS.declared,
@@ -333,6 +334,16 @@ pub static ROUND_LAYERS: Setting<usize> = Setting::new(Declared {
     default: "10",
     commands: &[BenchRound],
     help: "Layers; from 10 on there is one of every kind",
+    ..BENCH
+});
+
+/// Whether launches are listed in place of times.
+pub static ROUND_LAUNCHES: Setting<bool> = Setting::new(Declared {
+    name: "launches",
+    kind: Kind::Switch,
+    unset: "rounds are timed",
+    commands: &[BenchRound],
+    help: "Lists every launch of a round on an NVIDIA GPU and times none; needs no device",
     ..BENCH
 });
 
