@@ -102,7 +102,7 @@ args! {
         rows: u32, inputs: u32, outputs: u32, side: u32,
         x_stride: u32, out_stride: u32, round: u32, pad: u32,
     }
-    /// `kv.h`, `rope`.
+    /// `rope.h`, `rope`.
     RopeArgs {
         x: addr, cos: addr, sin: addr,
         vectors: u32, dim: u32, pairs: u32, inverse: u32, round: u32, pad: u32,
@@ -116,7 +116,9 @@ args! {
         raw: addr, members: addr, out: addr, dim: u32, ratio: u32, round: u32, pad: u32,
     }
     /// `quant.h`, `index_query`.
-    IndexQueryArgs { q: addr, width: u32, pad: u32 }
+    IndexQueryArgs {
+        q: addr, cos: addr, sin: addr, heads: u32, dim: u32, pairs: u32, round: u32,
+    }
     /// `select.h`, `index_scores`.
     IndexScoresArgs {
         q: addr, w: addr, keys: addr, rows: addr, blocks: addr,
@@ -137,10 +139,10 @@ args! {
     }
     /// `attend.h`.
     AttendArgs {
-        q: addr, sinks: addr, ring: addr, fresh: addr, pool: addr,
-        rows: addr, blocks: addr, picks: addr, n_picks: addr,
-        heads: u32, dim: u32, window: u32, ring_rows: u32, blocks_stride: u32,
-        rows_per_block: u32, picks_stride: u32, draft: u32, round: u32, scale: f32,
+        q: addr, cos: addr, sin: addr, sinks: addr, ring: addr, fresh: addr, pool: addr,
+        rows: addr, blocks: addr, picks: addr, n_picks: addr, plain: addr,
+        heads: u32, dim: u32, pairs: u32, window: u32, ring_rows: u32, blocks_stride: u32,
+        rows_per_block: u32, picks_stride: u32, draft: u32, round: u32, scale: f32, pad: u32,
     }
     /// `experts.h`, `route`.
     RouteArgs {

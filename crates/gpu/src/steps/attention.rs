@@ -47,18 +47,7 @@ impl GpuOps {
         let ready = self.products.ready(&mut self.queue, Of::Qr, q.start, input, &[&wq_b])?;
         let heads = self.own.heads;
         let out = Out { at: self.work.q.row(q.start), stride: heads * d.head_dim, round };
-        self.products.dense(&mut self.queue, &ready, &wq_b, out)?;
-        if self.attends_wide(layer).is_some() {
-            return Ok(());
-        }
-        self.rope(&Turned {
-            x: self.work.q.row(q.start),
-            angles: self.angles(layer, q.start),
-            rows: q.len(),
-            vectors: heads,
-            dim: d.head_dim,
-            inverse: false,
-        })
+        self.products.dense(&mut self.queue, &ready, &wq_b, out)
     }
 
     /// The projected latents of a layer's rows, in `kv` and `qr`.
@@ -210,8 +199,12 @@ impl GpuOps {
         let (d, work, heads) = (&spec.dims, &self.work, self.own.heads);
         let source = spec.layer(layer).source.map(|source| self.state.sources[source]);
         let picks = |address: u64| if source.is_some() { address } else { 0 };
+        let (cos, sin) = self.angles(layer, rows.start);
+        let tiled = self.weights.layers[layer].wo_a.tiled.is_some();
         let args = AttendArgs {
             q: work.q.row(rows.start),
+            cos,
+            sin,
             sinks: self.weights.layers[layer].sink,
             ring: self.state.ring(layer),
             fresh: self.state.fresh(layer),
@@ -220,8 +213,10 @@ impl GpuOps {
             blocks: self.batch.blocks,
             picks: picks(work.picks.row(rows.start)),
             n_picks: picks(work.n_picks.row(rows.start)),
+            plain: if tiled { self.products.other_plain() } else { 0 },
             heads: word(heads),
             dim: word(d.head_dim),
+            pairs: word(d.rope_dim / 2),
             window: word(d.window),
             ring_rows: word(d.window),
             blocks_stride: word(self.batch.stride),
@@ -230,19 +225,12 @@ impl GpuOps {
             draft: u32::from(layer >= spec.layers.len()),
             round: u32::from(spec.numerics.round_stores),
             scale: (d.head_dim as f32).sqrt().recip(),
+            pad: 0,
         };
-        self.queue.push(self.kernels.attend, &args, [word(heads), word(rows.len())])?;
-        self.rope(&Turned {
-            x: self.work.q.row(rows.start),
-            angles: self.angles(layer, rows.start),
-            rows: rows.len(),
-            vectors: heads,
-            dim: d.head_dim,
-            inverse: true,
-        })
+        self.queue.push(self.kernels.attend, &args, [word(heads), word(rows.len())])
     }
 
-    /// The kernels of attention that rotate the queries themselves and make what a tiled wo_a takes.
+    /// The kernels of attention for the release's widths, which make what a tiled wo_a takes.
     fn attends_wide(&self, layer: usize) -> Option<Attend> {
         self.wide.attend.filter(|_| self.weights.layers[layer].wo_a.tiled.is_some())
     }
@@ -292,7 +280,8 @@ impl GpuOps {
         let (width, z_width) = (self.own.heads * d.head_dim, d.o_groups * d.o_rank);
         let x = self.work.q.row(rows.start);
         let input = Input { x, width, stride: width, rows: n, round: false };
-        let ready = match self.attends_wide(layer) {
+        let ready = match wo_a.tiled {
+            // Attention left its output so.
             Some(_) => {
                 Ready { input, codes: 0, scales: 0, coded: 0, plain: self.products.other_plain() }
             }

@@ -7,7 +7,6 @@ use finback_kernels::args::{
 use finback_kernels::manifest::LANES;
 use finback_ops::{OpsResult, Rows};
 
-use super::attention::Turned;
 use crate::batch::ROW_WORDS;
 use crate::ops::GpuOps;
 use crate::products::word;
@@ -70,16 +69,18 @@ impl GpuOps {
             }
             return Ok(());
         }
-        self.rope(&Turned {
-            x: q,
-            angles: self.angles(layer, rows.start),
-            rows: rows.len(),
-            vectors: d.index_heads,
-            dim: d.index_dim,
-            inverse: false,
-        })?;
-        let args = IndexQueryArgs { q, width: word(width), pad: 0 };
-        self.queue.push(self.kernels.index_query, &args, [word(rows.len()), 1])?;
+        let (cos, sin) = self.angles(layer, rows.start);
+        let args = IndexQueryArgs {
+            q,
+            cos,
+            sin,
+            heads: word(d.index_heads),
+            dim: word(d.index_dim),
+            pairs: word(d.rope_dim / 2),
+            round: u32::from(round),
+        };
+        let grid = [word(rows.len()), word(d.index_heads)];
+        self.queue.push(self.kernels.index_query, &args, grid)?;
         for start in rows.clone().step_by(self.work.turn) {
             self.score_and_pick(level, &source, start..rows.end.min(start + self.work.turn))?;
         }

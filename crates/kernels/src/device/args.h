@@ -148,8 +148,12 @@ struct PoolArgs {
 
 struct IndexQueryArgs {
     GLOBAL float* q;
-    u32 width;
-    u32 pad;
+    GLOBAL const float* cos;
+    GLOBAL const float* sin;
+    u32 heads;
+    u32 dim;
+    u32 pairs;
+    u32 round;
 };
 
 struct IndexScoresArgs {
@@ -200,6 +204,8 @@ struct TopkArgs {
 
 struct AttendArgs {
     GLOBAL float* q;
+    GLOBAL const float* cos;
+    GLOBAL const float* sin;
     GLOBAL const float* sinks;
     GLOBAL const u8* ring;
     GLOBAL const u8* fresh;
@@ -208,8 +214,10 @@ struct AttendArgs {
     GLOBAL const u32* blocks;
     GLOBAL const u32* picks;
     GLOBAL const u32* n_picks;
+    GLOBAL u16* plain;
     u32 heads;
     u32 dim;
+    u32 pairs;
     u32 window;
     u32 ring_rows;
     u32 blocks_stride;
@@ -218,6 +226,7 @@ struct AttendArgs {
     u32 draft;
     u32 round;
     float scale;
+    u32 pad;
 };
 
 struct RouteArgs {

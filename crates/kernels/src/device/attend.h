@@ -1,4 +1,5 @@
-// Attention of one row and head over its window rows and picks, which are keys and values both.
+// Attention of one row and head over its window rows and picks, which are keys and values both. The last
+// 2 * pairs channels of q are rotated by the row's angles, and those of the output back.
 //
 // s_k = (q . key_k) scale; out = sum_k exp(s_k - m) key_k / (sum_k exp(s_k - m) + exp(sink - m)).
 // Keys come in order of position, then picks ascending. A score is a warp's: lane l takes the
@@ -7,6 +8,7 @@
 #pragma once
 
 #define ATTEND_KEYS 1024u
+#define ATTEND_DIM 2048u
 
 // Where the keys of a row are.
 struct KeyList {
@@ -43,14 +45,22 @@ DEVICE float group_top(float x, SHARED_REF(float) part, u32 lane) {
     return top;
 }
 
-// One group a (head, row).
+// One group a (head, row). The output goes to `plain` as bf16, in q's place where none is given.
 KERNEL(attend, AttendArgs) {
     SHARED(float, part, GROUP_WARPS);
     SHARED(float, weights, ATTEND_KEYS);
-    const u32 lane = LANE, dim = args.dim;
+    SHARED(float, query, ATTEND_DIM);
+    const u32 lane = LANE, dim = args.dim, first = dim - 2u * args.pairs;
     const u64 row = GROUP_Y;
     const u32 head = GROUP_X;
-    GLOBAL float* q = args.q + (row * args.heads + head) * dim;
+    const u64 own = (row * args.heads + head) * dim;
+    GLOBAL float* q = args.q + own;
+    GLOBAL const float* cos = args.cos + row * args.pairs;
+    GLOBAL const float* sin = args.sin + row * args.pairs;
+    // Fours of channels in the order in which lanes read them.
+    for (u32 c = lane; c < dim; c += GROUP_LANES)
+        query[c % 4u * (dim / 4u) + c / 4u] = turned(q[c], c, first, cos, sin, false, args.round);
+    BARRIER();
     const KeyList keys = keys_of(args.rows, row, args.window, args.draft);
     const u32 windows = keys.last + 1u - keys.first;
     const u32 count = windows + (args.n_picks ? args.n_picks[row] : 0);
@@ -70,7 +80,7 @@ KERNEL(attend, AttendArgs) {
         for (u32 four = lane % 32u; four < dim / 4u; four += 32u) {
             for (u32 c = four * 4u; c < four * 4u + 4u; c++) {
                 const float value = window ? window_value(key, dim, c) : compressed_value(key, dim, c);
-                sum = FMA(q[c], value, sum);
+                sum = FMA(query[c % 4u * (dim / 4u) + four], value, sum);
             }
         }
         sum = warp_sum(sum);
@@ -103,6 +113,8 @@ KERNEL(attend, AttendArgs) {
             GLOBAL const u8* key = args.pool + place * compressed_bytes(dim);
             mixed = FMA(weights[k], compressed_value(key, dim, c), mixed);
         }
-        q[c] = stored(mixed / divisor, args.round);
+        const float value = turned(stored(mixed / divisor, args.round), c, first, cos, sin, true, args.round);
+        if (args.plain) args.plain[own + c] = u16(AS_BITS(round_bf16(value)) >> 16);
+        else q[c] = value;
     }
 }

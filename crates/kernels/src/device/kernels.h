@@ -9,6 +9,7 @@
 #include "elementary.h"
 #include "norm.h"
 #include "hyper.h"
+#include "rope.h"
 #include "quant.h"
 #include "fetch.h"
 #include "arrange.h"

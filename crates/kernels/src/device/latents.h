@@ -51,19 +51,14 @@ KERNEL(finish_latents, LatentsArgs) {
     }
     normed(args.kv + row * args.dim, args.kv_norm, args.dim, args.eps, args.round, part, lane, x);
     const u32 plain = args.dim - 2u * args.pairs;
+    GLOBAL const float* cos = args.cos + row * args.pairs;
+    GLOBAL const float* sin = args.sin + row * args.pairs;
     GLOBAL u8* out = args.out + row * window_bytes(args.dim);
     UNROLL
     for (u32 i = 0; i < LATENT_EACH; i++) {
         const u32 k = i * GROUP_LANES + lane, block = k / 32u;
         if (k - lane % 32u >= args.dim) continue;
-        const float other = SHUFFLE_XOR(x[i], 1u);
-        float value = x[i];
-        if (k >= plain) {
-            const u64 pair = row * args.pairs + (k - plain) / 2u;
-            const float cos = args.cos[pair], sin = args.sin[pair];
-            const float even = k % 2u == 0 ? value : other, odd = k % 2u == 0 ? other : value;
-            value = stored(k % 2u == 0 ? even * cos - odd * sin : even * sin + odd * cos, args.round);
-        }
+        const float value = turned(x[i], k, plain, cos, sin, false, args.round);
         store_e4m3_block(value, lane, out + block * 32u, out + args.dim + block);
     }
 }

@@ -70,16 +70,22 @@ KERNEL(quantise, QuantiseArgs) {
     }
 }
 
-// An index query's heads rounded as index keys are, in place.
+// Channel c of an index query's head, rotated and rounded as index keys are.
+DEVICE float index_channel(GLOBAL const float* q, u32 c, u32 dim, u32 pairs, GLOBAL const float* cos,
+    GLOBAL const float* sin, u32 round) {
+    const float x = turned(q[c], c, dim - 2u * pairs, cos, sin, false, round);
+    const u32 byte = e2m1_scale_of(warp_amax(x));
+    return lift_e2m1(code_e2m1(quotient(x, e8m0_reciprocal(byte)))) * lift_e8m0(byte);
+}
+
+// An index query's heads rotated and rounded as index keys are, in place. Group (row, head).
 KERNEL(index_query, IndexQueryArgs) {
-    const u32 lane = LANE;
-    GLOBAL float* q = args.q + u64(GROUP_X) * args.width;
-    for (u32 at = lane; at < args.width; at += GROUP_LANES) {
-        const float x = q[at];
-        const u32 byte = e2m1_scale_of(warp_amax(x));
-        const float code = lift_e2m1(code_e2m1(quotient(x, e8m0_reciprocal(byte))));
-        q[at] = code * lift_e8m0(byte);
-    }
+    const u32 lane = LANE, dim = args.dim;
+    const u64 row = GROUP_X;
+    GLOBAL float* q = args.q + (row * args.heads + GROUP_Y) * dim;
+    GLOBAL const float* cos = args.cos + row * args.pairs;
+    GLOBAL const float* sin = args.sin + row * args.pairs;
+    for (u32 c = lane; c < dim; c += GROUP_LANES) q[c] = index_channel(q, c, dim, args.pairs, cos, sin, args.round);
 }
 
 // An index query's heads rotated, rounded as index keys are, and laid out as the right operand of a
@@ -89,17 +95,10 @@ KERNEL(index_operand, IndexOperandArgs) {
     const u32 lane = LANE, dim = args.dim, part = dim / 4u, head = GROUP_Y;
     const u64 row = GROUP_X, width = u64(args.heads) * dim;
     GLOBAL const float* q = args.q + row * width + head * dim;
+    GLOBAL const float* cos = args.cos + row * args.pairs;
+    GLOBAL const float* sin = args.sin + row * args.pairs;
     for (u32 c = lane; c < dim; c += GROUP_LANES) {
-        const u32 plain = dim - 2u * args.pairs;
-        float x = q[c];
-        if (c >= plain) {
-            const u32 pair = (c - plain) / 2u;
-            const float cos = args.cos[row * args.pairs + pair], sin = args.sin[row * args.pairs + pair];
-            const float even = q[c - c % 2u], odd = q[c - c % 2u + 1u];
-            x = round_bf16(c % 2u == 0 ? even * cos - odd * sin : even * sin + odd * cos);
-        }
-        const u32 byte = e2m1_scale_of(warp_amax(x));
-        const float value = lift_e2m1(code_e2m1(quotient(x, e8m0_reciprocal(byte)))) * lift_e8m0(byte);
+        const float value = index_channel(q, c, dim, args.pairs, cos, sin, 1u);
         const u32 m = c % part / 8u, i = c % 8u;
         const u32 word = ((head / 8u * (dim / 32u) + m) * 32u + head % 8u * 4u + c / part) * 4u + i % 4u;
         args.out[row * width + word * 2u + i / 4u] = u16(AS_BITS(value) >> 16);

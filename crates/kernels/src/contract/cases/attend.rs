@@ -1,6 +1,6 @@
 //! Attention over window rows and picks.
 
-use finback_numerics::rows as packed;
+use finback_numerics::{bf16, rows as packed};
 
 use super::super::case::{Case, Gate, Rule, Want, bytes};
 use super::super::data::{Data, UNIT, gamma, group_depth, near};
@@ -9,10 +9,19 @@ use super::word;
 use crate::args::{Args, AttendArgs};
 
 pub fn cases() -> Vec<Case> {
-    let decode = Shape { dim: 64, window: 8, positions: vec![0, 3, 37, 90], span: 1, draft: false };
-    let long = Shape { dim: 32, window: 140, positions: vec![300, 139], span: 1, draft: false };
-    let chunk = Shape { dim: 32, window: 6, positions: vec![2, 30], span: 3, draft: false };
-    let draft = Shape { dim: 32, window: 6, positions: vec![4, 30], span: 3, draft: true };
+    let decode = Shape {
+        dim: 64,
+        pairs: 16,
+        plain: false,
+        window: 8,
+        positions: vec![0, 3, 37, 90],
+        span: 1,
+        draft: false,
+    };
+    let long = Shape { dim: 160, pairs: 4, window: 140, positions: vec![300, 139], ..decode };
+    let chunk =
+        Shape { dim: 32, plain: true, window: 6, positions: vec![2, 30], span: 3, ..decode };
+    let draft = Shape { positions: vec![4, 30], plain: false, draft: true, ..chunk };
     [decode, long, chunk, draft].iter().map(attend).collect()
 }
 
@@ -20,6 +29,10 @@ pub fn cases() -> Vec<Case> {
 #[derive(Debug, Clone)]
 struct Shape {
     dim: usize,
+    /// Rotated pairs of channels.
+    pairs: usize,
+    /// Whether outputs go elsewhere as bf16.
+    plain: bool,
     window: usize,
     positions: Vec<usize>,
     span: usize,
@@ -57,6 +70,10 @@ fn attend(shape: &Shape) -> Case {
     let each = packed::window_bytes(dim);
     let mut data = Data::new((dim + window) as u64);
     let q = data.floats(units * span * HEADS * dim, 1.5);
+    let (pairs, plain) = (shape.pairs, shape.plain);
+    let angles = data.between(units * span * pairs, -3.0, 3.0);
+    let cos: Vec<f32> = angles.iter().map(|a| a.cos()).collect();
+    let sin: Vec<f32> = angles.iter().map(|a| a.sin()).collect();
     let sinks = data.floats(HEADS, 2.0);
     let ring = rows(&mut data, units * window, dim, each, packed::store_window);
     let fresh = rows(&mut data, units * span, dim, each, packed::store_window);
@@ -75,6 +92,8 @@ fn attend(shape: &Shape) -> Case {
     let reference = Reference {
         shape: shape.clone(),
         q: q.clone(),
+        cos: cos.clone(),
+        sin: sin.clone(),
         sinks: sinks.clone(),
         ring: ring.clone(),
         fresh: fresh.clone(),
@@ -92,8 +111,11 @@ fn attend(shape: &Shape) -> Case {
     };
     let draft = shape.draft;
     let name = format!("{units} spans of {span}, window {window}, {dim} wide, draft: {draft}");
-    let case = Case::new("attend", name, units)
-        .in_place("q", &q)
+    let case = Case::new("attend", name, units).in_place("q", &q);
+    let case = if plain { case.out("plain", 2 * span * HEADS * dim) } else { case };
+    let case = case
+        .row("cos", &cos)
+        .row("sin", &sin)
         .shared("sinks", &sinks)
         .shared("ring", &ring)
         .row("fresh", &fresh)
@@ -105,6 +127,8 @@ fn attend(shape: &Shape) -> Case {
         .launch(move |at, units| {
             let args = AttendArgs {
                 q: at.of("q"),
+                cos: at.of("cos"),
+                sin: at.of("sin"),
                 sinks: at.of("sinks"),
                 ring: at.of("ring"),
                 fresh: at.of("fresh"),
@@ -113,8 +137,10 @@ fn attend(shape: &Shape) -> Case {
                 blocks: at.of("blocks"),
                 picks: at.of("picks"),
                 n_picks: if draft { 0 } else { at.of("n_picks") },
+                plain: if plain { at.of("plain") } else { 0 },
                 heads: word(HEADS),
                 dim: word(dim),
+                pairs: word(pairs),
                 window: word(window),
                 ring_rows: word(window),
                 blocks_stride: word(BLOCKS),
@@ -123,20 +149,47 @@ fn attend(shape: &Shape) -> Case {
                 draft: draft.into(),
                 round: 1,
                 scale,
+                pad: 0,
             };
             (args.bytes(), [word(HEADS), word(units.len() * span)])
         })
-        .want(move |unit| vec![reference.unit(unit)])
-        .strike("q", dim + 1, f32::NAN, Rule::NanIn("q", dim, dim))
+        .want(move |unit| reference.unit(unit))
         .fault("ATTEND_NO_SINK", Gate::Reference)
+        .fault("ROPE_NOT_INVERSE", Gate::Reference)
         .fault("ATTEND_MISSING_BARRIER", Gate::Rows);
+    let case = match plain {
+        true => case.strike("q", dim + 1, f32::NAN, Rule::Check("plain", second_head_is_nan)),
+        false => case.strike("q", dim + 1, f32::NAN, Rule::NanIn("q", dim, dim)),
+    };
     if draft { case } else { case.fault("ATTEND_DROPPED_KEY", Gate::Reference) }
+}
+
+/// Whether the first row's second head is NaN and nothing else changed; heads of 32 channels.
+fn second_head_is_nan(before: &[u8], after: &[u8]) -> bool {
+    let own = 64..128;
+    let nan = |half: &[u8; 2]| u16::from_ne_bytes(*half) & 0x7fff > 0x7f80;
+    after[own.clone()].as_chunks().0.iter().all(nan)
+        && after[..own.start] == before[..own.start]
+        && after[own.end..] == before[own.end..]
+}
+
+/// A pair of values with their bounds, rotated back and rounded.
+fn turn_back(pair: &mut [(f64, f64)], cos: f64, sin: f64) {
+    let [(even, even_bound), (odd, odd_bound)] = [pair[0], pair[1]];
+    let turned = |a: f64, by_a: f64, b: f64, by_b: f64, bounds: [f64; 2]| {
+        let bound = by_a.abs() * bounds[0] + by_b.abs() * bounds[1];
+        near(a * by_a + b * by_b, bound + gamma(3) * ((a * by_a).abs() + (b * by_b).abs()), true)
+    };
+    pair[0] = turned(even, cos, odd, sin, [even_bound, odd_bound]);
+    pair[1] = turned(even, -sin, odd, cos, [even_bound, odd_bound]);
 }
 
 /// The inputs, and attention over them in f64.
 struct Reference {
     shape: Shape,
     q: Vec<f32>,
+    cos: Vec<f32>,
+    sin: Vec<f32>,
     sinks: Vec<f32>,
     ring: Vec<u8>,
     fresh: Vec<u8>,
@@ -146,17 +199,32 @@ struct Reference {
 }
 
 impl Reference {
-    fn unit(&self, unit: usize) -> Want {
-        let (span, dim) = (self.shape.span, self.shape.dim);
+    fn unit(&self, unit: usize) -> Vec<Want> {
+        let Shape { span, dim, pairs, .. } = self.shape;
         let mut out = Vec::with_capacity(span * HEADS * dim);
         for r in 0..span {
             let keys = self.keys(unit, r);
             for head in 0..HEADS {
-                let q = &self.q[((unit * span + r) * HEADS + head) * dim..][..dim];
-                out.extend(self.head(q, f64::from(self.sinks[head]), &keys));
+                let row = unit * span + r;
+                let mut q = self.q[(row * HEADS + head) * dim..][..dim].to_vec();
+                let turns = self.cos[row * pairs..].iter().zip(&self.sin[row * pairs..]);
+                for ((c, s), pair) in turns.clone().zip(q[dim - 2 * pairs..].chunks_exact_mut(2)) {
+                    let (even, odd) = (pair[0], pair[1]);
+                    pair[0] = bf16::round(even * c - odd * s);
+                    pair[1] = bf16::round(even * s + odd * c);
+                }
+                let mut mixed = self.head(&q, f64::from(self.sinks[head]), &keys);
+                for ((&c, &s), pair) in turns.zip(mixed[dim - 2 * pairs..].chunks_exact_mut(2)) {
+                    turn_back(pair, f64::from(c), f64::from(s));
+                }
+                out.extend(mixed);
             }
         }
-        Want::Near(out)
+        if !self.shape.plain {
+            return vec![Want::Near(out)];
+        }
+        let held = span * HEADS * dim;
+        vec![Want::Bytes(bytes(&self.q[unit * held..][..held])), Want::NearHalf(out)]
     }
 
     fn keys(&self, unit: usize, r: usize) -> Vec<Vec<f32>> {

@@ -109,46 +109,69 @@ fn quantise() -> Case {
 }
 
 fn index_query() -> Case {
-    let (rows, width) = (3, 192);
+    let (rows, heads, dim, pairs) = (3, 3, 160, 16);
+    let width = heads * dim;
     let x = spread(&mut Data::new(21), rows, width);
-    let values = x.clone();
-    Case::new("index_query", format!("{rows} rows of {width}"), rows)
+    let (cos, sin) = angles(28, rows * pairs);
+    let (values, c, s) = (x.clone(), cos.clone(), sin.clone());
+    Case::new("index_query", format!("{rows} rows of {heads} heads of {dim}"), rows)
         .in_place("q", &x)
+        .row("cos", &cos)
+        .row("sin", &sin)
         .launch(move |at, rows| {
-            (IndexQueryArgs { q: at.of("q"), width: word(width), pad: 0 }.bytes(), by_row(rows))
+            let args = IndexQueryArgs {
+                q: at.of("q"),
+                cos: at.of("cos"),
+                sin: at.of("sin"),
+                heads: word(heads),
+                dim: word(dim),
+                pairs: word(pairs),
+                round: 1,
+            };
+            (args.bytes(), [word(rows.len()), word(heads)])
         })
         .want(move |row| {
-            let mut held = vec![0; packed::index_key_bytes(width)];
-            let mut out = vec![0.0; width];
-            packed::store_index_key(&values[row * width..][..width], &mut held);
-            packed::load_index_key(&held, &mut out);
-            vec![Want::Bytes(bytes(&out))]
+            let own = row * pairs..(row + 1) * pairs;
+            let q = &values[row * width..][..width];
+            vec![Want::Bytes(bytes(&index_query_of(q, dim, &c[own.clone()], &s[own])))]
         })
         .strike("q", 33, f32::NAN, Rule::NanIn("q", 32, 32))
         .strike("q", 33, f32::INFINITY, Rule::NanIn("q", 32, 32))
         .fault("QUANT_WRONG_SCALE", Gate::Reference)
 }
 
+/// Cosines and sines.
+fn angles(seed: u64, n: usize) -> (Vec<f32>, Vec<f32>) {
+    let angles = Data::new(seed).between(n, -3.0, 3.0);
+    (angles.iter().map(|a| a.cos()).collect(), angles.iter().map(|a| a.sin()).collect())
+}
+
+/// A row's index query with its heads rotated and rounded.
+fn index_query_of(q: &[f32], dim: usize, cos: &[f32], sin: &[f32]) -> Vec<f32> {
+    let mut q = q.to_vec();
+    for head in q.chunks_exact_mut(dim) {
+        let pairs = head[dim - 2 * cos.len()..].chunks_exact_mut(2);
+        for ((c, s), pair) in cos.iter().zip(sin).zip(pairs) {
+            let (even, odd) = (pair[0], pair[1]);
+            pair[0] = bf16::round(even * c - odd * s);
+            pair[1] = bf16::round(even * s + odd * c);
+        }
+    }
+    let mut held = vec![0; packed::index_key_bytes(q.len())];
+    packed::store_index_key(&q, &mut held);
+    packed::load_index_key(&held, &mut q);
+    q
+}
+
 fn index_operand() -> Case {
     let (rows, heads, dim, pairs) = (3, 16, 64, 16);
     let width = heads * dim;
     let x = spread(&mut Data::new(27), rows, width);
-    let angles = Data::new(28).between(rows * pairs, -3.0, 3.0);
-    let cos: Vec<f32> = angles.iter().map(|a| a.cos()).collect();
-    let sin: Vec<f32> = angles.iter().map(|a| a.sin()).collect();
+    let (cos, sin) = angles(28, rows * pairs);
     let (values, c, s) = (x.clone(), cos.clone(), sin.clone());
     let want = move |row: usize| {
-        let mut q = values[row * width..(row + 1) * width].to_vec();
-        for head in q.chunks_exact_mut(dim) {
-            for (i, pair) in head[dim - 2 * pairs..].chunks_exact_mut(2).enumerate() {
-                let (c, s, even, odd) = (c[row * pairs + i], s[row * pairs + i], pair[0], pair[1]);
-                pair[0] = bf16::round(even * c - odd * s);
-                pair[1] = bf16::round(even * s + odd * c);
-            }
-        }
-        let mut held = vec![0; packed::index_key_bytes(width)];
-        packed::store_index_key(&q, &mut held);
-        packed::load_index_key(&held, &mut q);
+        let own = row * pairs..(row + 1) * pairs;
+        let q = index_query_of(&values[row * width..][..width], dim, &c[own.clone()], &s[own]);
         let mut out = vec![0u16; width];
         for (at, &x) in q.iter().enumerate() {
             let (head, c, part) = (at / dim, at % dim, dim / 4);
