@@ -5,7 +5,7 @@ mod seen;
 
 use std::sync::Barrier;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::judge::{Tally, judge};
 use crate::stats::{largest, mean, median};
@@ -120,15 +120,14 @@ pub fn run(target: &Target, options: &Options, say: Say<'_>) -> Report {
     Report { cells, unverified: seen.unverified(options) }
 }
 
-/// One run of several streams: the common start, and each stream's reply.
+/// One run of several streams: each stream's reply.
 struct Run {
-    start: Instant,
     replies: Vec<BenchResult<Reply>>,
 }
 
 /// Starts all of `asks` at a barrier, each `stagger` after the one before.
 fn together(target: &Target, asks: &[Ask], stagger: Duration) -> Run {
-    let barrier = Barrier::new(asks.len() + 1);
+    let barrier = Barrier::new(asks.len());
     thread::scope(|scope| {
         let streams: Vec<_> = (0u32..)
             .zip(asks)
@@ -141,13 +140,11 @@ fn together(target: &Target, asks: &[Ask], stagger: Duration) -> Run {
                 })
             })
             .collect();
-        barrier.wait();
-        let start = Instant::now();
         let join = |stream: thread::ScopedJoinHandle<'_, _>| match stream.join() {
             Ok(reply) => reply,
             Err(panic) => std::panic::resume_unwind(panic),
         };
-        Run { start, replies: streams.into_iter().map(join).collect() }
+        Run { replies: streams.into_iter().map(join).collect() }
     })
 }
 
@@ -205,15 +202,14 @@ fn undrafted_hash(reply: &BenchResult<Reply>) -> Option<String> {
     reply.as_ref().ok().filter(|reply| reply.drafts_offered == Some(0))?.token_sha.clone()
 }
 
-/// Tokens of all streams over the time from the start to the last piece; all must be whole.
+/// Tokens of all streams over the time from the first start to the last piece; all must be whole.
 fn aggregate(run: &Run) -> Option<f64> {
-    let (mut tokens, mut end) = (0, run.start);
-    for reply in &run.replies {
-        let reply = reply.as_ref().ok()?;
-        tokens += reply.tokens?;
-        end = end.max(*reply.pieces.last()?);
-    }
-    let seconds = end.duration_since(run.start).as_secs_f64();
+    let whole: Vec<&Reply> = run.replies.iter().map(|r| r.as_ref().ok()).collect::<Option<_>>()?;
+    let ends = whole.iter().map(|r| r.pieces.last().copied()).collect::<Option<Vec<_>>>()?;
+    // By the streams' own clocks: another thread may look at its own long after they began.
+    let (start, end) = (whole.iter().map(|reply| reply.sent).min()?, *ends.iter().max()?);
+    let tokens = whole.iter().map(|reply| reply.tokens).sum::<Option<u64>>()?;
+    let seconds = end.duration_since(start).as_secs_f64();
     (seconds > 0.0).then(|| tokens as f64 / seconds)
 }
 

@@ -28,6 +28,8 @@ const DRAIN: Duration = Duration::from_secs(30);
 pub struct Options {
     /// How long requests are sent.
     pub time: Duration,
+    /// Requests that each stream sends at least, however long they take.
+    pub least: usize,
     /// Requests at once.
     pub streams: usize,
     /// Tokens of the longest reply.
@@ -111,9 +113,11 @@ fn lock(shared: &Mutex<State>) -> MutexGuard<'_, State> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One client: requests one after the other until `end`.
+/// One client: requests one after the other until `end`, and as many as are wanted at least.
 fn work(target: &Target, options: &Options, end: Instant, mut draw: Draw, shared: &Mutex<State>) {
-    while Instant::now() < end {
+    let mut sent = 0;
+    while sent < options.least || Instant::now() < end {
+        sent += 1;
         let body = draw.below(BODIES);
         let mut ask = request(body, options.tokens);
         if draw.below(2) == 0 {

@@ -87,18 +87,20 @@ fn wrong_refused_and_failed_prompts_are_told_apart() {
     });
     let report = measure(&target, &OPTIONS);
     assert!(!report.passed());
-    let [wrong, refused, failed, right] = &report.rows[..] else { panic!("{report:?}") };
-    assert!(matches!(&wrong.outcome, Outcome::Wrong(text) if text.ends_with("I do not know.")));
-    assert!(matches!(&refused.outcome, Outcome::Refused(text) if text.contains("too many")));
-    assert!(matches!(&failed.outcome, Outcome::Failed(text) if text.contains("broke")));
-    assert_eq!(right.outcome, Outcome::Right);
+    // Which of them came first is the machine's matter.
+    let only =
+        |is: fn(&Outcome) -> bool| report.rows.iter().filter(|row| is(&row.outcome)).count() == 1;
+    assert!(only(|it| matches!(it, Outcome::Wrong(text) if text.ends_with("I do not know."))));
+    assert!(only(|it| matches!(it, Outcome::Refused(text) if text.contains("too many"))));
+    assert!(only(|it| matches!(it, Outcome::Failed(text) if text.contains("broke"))));
+    assert!(only(|it| *it == Outcome::Right), "{report:?}");
     assert_eq!(
         report.summary(),
         "4 prompts: 1 right, 1 wrong, 1 refused, 1 failed; alone: 1 equal, 0 unequal, 0 without \
          token_sha"
     );
     let text = report.text();
-    assert!(text.contains("refused: prompt 1: ") && text.contains("--pid was not given"), "{text}");
+    assert!(text.contains("\nrefused: prompt ") && text.contains("--pid was not given"), "{text}");
 }
 
 #[test]

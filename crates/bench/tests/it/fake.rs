@@ -14,8 +14,16 @@ pub enum Answer {
     Body(u16, String),
     /// Data of events, sent as they are; nothing is added.
     Events(Vec<String>),
-    /// The same after a while, each of them a while after the one before.
-    Slow(Duration, Duration, Vec<String>),
+    /// The same, each once the pace has been asked with its index.
+    Paced(Pace, Vec<String>),
+}
+
+/// Returns when an event is due.
+pub type Pace = Box<dyn Fn(usize) + Send>;
+
+/// The first event after a while, each of the others a while after the one before.
+pub fn slowly(first: Duration, each: Duration) -> Pace {
+    Box::new(move |event| std::thread::sleep(if event == 0 { first } else { each }))
 }
 
 type Answers = dyn Fn(&str, &Value) -> Answer + Send + Sync;
@@ -59,7 +67,7 @@ fn one(mut stream: TcpStream, answer: &Answers) {
             let text = events.iter().map(|event| format!("data: {event}\n\n")).collect();
             (200, "text/event-stream", text)
         }
-        Answer::Slow(first, each, events) => return slowly(&mut stream, first, each, &events),
+        Answer::Paced(pace, events) => return paced(&mut stream, &pace, &events),
     };
     // A client that has left is no failure of the server.
     let _ = write!(
@@ -70,13 +78,12 @@ fn one(mut stream: TcpStream, answer: &Answers) {
     );
 }
 
-fn slowly(stream: &mut TcpStream, first: Duration, each: Duration, events: &[String]) {
+fn paced(stream: &mut TcpStream, pace: &Pace, events: &[String]) {
     let head = "HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
     let _ = stream.write_all(head.as_bytes());
-    std::thread::sleep(first);
-    for event in events {
+    for (index, event) in events.iter().enumerate() {
+        pace(index);
         let _ = write!(stream, "data: {event}\n\n");
-        std::thread::sleep(each);
     }
 }
 

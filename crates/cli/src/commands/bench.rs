@@ -21,6 +21,9 @@ use crate::settings::bench::{
 use crate::settings::table::SEED;
 use crate::settings::{UsageError, Values};
 
+/// Requests that each stream of a soak sends at least: on the slowest server some are repeated.
+const SOAK_LEAST: usize = 4;
+
 /// `finback bench concurrent`
 pub fn concurrent(values: &Values) -> anyhow::Result<()> {
     let output = Output::of(values)?;
@@ -81,6 +84,7 @@ pub fn soak(values: &Values) -> anyhow::Result<()> {
     let target = target(values, &values.get(&URL))?;
     let options = soak::Options {
         time: Duration::from_secs_f64(values.get(&MINUTES) * 60.0),
+        least: SOAK_LEAST,
         streams: values.get(&STREAMS),
         tokens: values.get(&TOKENS),
         seed: values.get(&SEED).unwrap_or(0),

@@ -215,7 +215,7 @@ pub static MINUTES: Setting<f64> = Setting::new(Declared {
     kind: Kind::Float { min: 0.01, max: 100_000.0 },
     default: "1",
     commands: &[BenchSoak],
-    help: "How long requests are sent",
+    help: "How long requests are sent; each stream sends 4 at least",
     ..BENCH
 });
 

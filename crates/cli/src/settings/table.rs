@@ -108,7 +108,7 @@ pub static CHECKPOINT: Setting<Option<String>> = Setting::new(Declared {
 pub static MODEL_ID: Setting<Option<String>> = Setting::new(Declared {
     name: "model-id",
     kind: Kind::Text("NAME"),
-    unset: "the checkpoint directory's name",
+    unset: "the checkpoint directory's name; finback-demo for the embedded demo model",
     commands: ENGINE,
     help: "Name of the model in requests and replies",
     ..BASE
