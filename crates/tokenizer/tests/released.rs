@@ -8,7 +8,6 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
 use finback_tokenizer::{Tokenizer, end_tokens};
 use serde_json::json;
@@ -48,19 +47,12 @@ fn fetch(folder: &Path) -> Option<PathBuf> {
 #[test]
 fn the_released_map_has_99092_ids() {
     let Some(file) = released("the_released_map_has_99092_ids") else { return };
-    let start = Instant::now();
     let tokenizer = Tokenizer::from_bytes(&std::fs::read(file).unwrap()).unwrap();
-    let loaded = start.elapsed();
     assert_eq!(tokenizer.vocab_size(), 129_280);
     assert!(tokenizer.fewest_ids(1 << 20) > 1000);
-    let start = Instant::now();
     let map = tokenizer.engram_token_map().unwrap();
-    let mapped = start.elapsed();
-    println!("loaded in {loaded:?}, mapped in {mapped:?}");
     assert_eq!(map.len(), 129_280);
     assert_eq!(map.iter().max(), Some(&99_091));
-    // Far above what it takes, and far below what a start may.
-    assert!(mapped < Duration::from_secs(5), "{mapped:?}");
 }
 
 #[test]

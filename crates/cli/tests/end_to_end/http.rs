@@ -1,11 +1,10 @@
 //! The server: streamed as whole as in the terminal, refusals, disconnects, the queue, its end.
 
 use std::io::BufRead;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{Server, json as command_json, read_response};
+use crate::support::{Server, json as command_json, read_response, wait_for};
 
 /// The demo with room enough for these tests.
 fn demo() -> Server {
@@ -165,57 +164,34 @@ fn a_client_that_leaves_frees_the_slot() {
                 assert!(left.read_line(&mut line).expect("readable") > 0);
             }
         }
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while running()["running"] != 1 {
-            assert!(Instant::now() < deadline, "it begins: {}", running());
-        }
+        wait_for(|| running()["running"] == 1);
         drop(left);
-        // To its end it would run far longer.
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while running()["running"] != 0 {
-            assert!(Instant::now() < deadline, "it goes on, stream {stream}: {}", running());
-        }
+        wait_for(|| running()["running"] == 0);
+        // To its end it would say them all.
+        let page = server.request("GET", "/metrics", "").1;
+        let gone = "finback_requests_total{model_name=\"finback-demo\",outcome=\"client_gone\"} ";
+        let gone = page.lines().find_map(|line| line.strip_prefix(gone)).expect("a count");
+        assert_eq!(gone, if stream { "1" } else { "2" }, "{page}");
         assert_eq!(sha(&server.post("/v1/completions", &short)), sha(&wanted));
     }
 }
 
 #[test]
-fn requests_wait_in_arrival_order() {
+fn requests_that_wait_have_the_replies_of_those_that_do_not() {
     let server = Server::start(&["--context", "2048", "--parallel", "1"]);
     let bodies: Vec<String> = (0..4)
         .map(|i| json!({"prompt": [5 + i], "max_tokens": 60, "ignore_eos": true}).to_string())
         .collect();
-    let alone: Vec<Value> = bodies
-        .iter()
-        .map(|body| serde_json::from_str(&server.request("POST", "/v1/completions", body).1))
-        .collect::<Result<_, _>>()
-        .expect("JSON");
-    let readers: Vec<_> = bodies
-        .iter()
-        .map(|body| {
-            let reader = server.open("POST", "/v1/completions", body);
-            // The next is sent when this one has arrived.
-            std::thread::sleep(Duration::from_millis(30));
-            reader
-        })
-        .collect();
-    let waiters: Vec<_> = readers
-        .into_iter()
-        .map(|reader| {
-            std::thread::spawn(move || {
-                let (status, text) = read_response(reader);
-                (Instant::now(), status, text)
-            })
-        })
-        .collect();
-    let mut before = None;
-    for (waiter, alone) in waiters.into_iter().zip(&alone) {
-        let (ended, status, text) = waiter.join().expect("a reply");
+    let ask = |body: &String| server.open("POST", "/v1/completions", body);
+    let read = |reader| -> Value {
+        let (status, text) = read_response(reader);
         assert_eq!(status, 200, "{text}");
-        let reply: Value = serde_json::from_str(&text).expect("JSON");
-        assert_eq!(sha(&reply), sha(alone));
-        assert!(before.is_none_or(|before| ended > before), "ended out of order");
-        before = Some(ended);
+        serde_json::from_str(&text).expect("JSON")
+    };
+    let alone: Vec<Value> = bodies.iter().map(|body| read(ask(body))).collect();
+    let readers: Vec<_> = bodies.iter().map(ask).collect();
+    for (reader, alone) in readers.into_iter().zip(&alone) {
+        assert_eq!(sha(&read(reader)), sha(alone));
     }
 }
 

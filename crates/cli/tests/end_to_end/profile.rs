@@ -1,5 +1,7 @@
 //! `--profile-rounds`: the table, and the trace as Chrome's viewers read it.
 
+use std::time::Instant;
+
 use serde_json::Value;
 
 use crate::support::{finback, text};
@@ -36,6 +38,7 @@ fn a_profile_is_a_table_and_a_trace_whose_times_add_up() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("trace.json");
     let name = file.to_str().expect("UTF-8");
+    let start = Instant::now();
     let output = finback(&[
         "run",
         "--prompt-ids",
@@ -51,6 +54,7 @@ fn a_profile_is_a_table_and_a_trace_whose_times_add_up() {
         "--profile-rounds",
         name,
     ]);
+    let whole = start.elapsed().as_secs_f64();
     let said = text(&output.stderr);
     assert!(output.status.success(), "{said}");
     let reply: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -79,12 +83,13 @@ fn a_profile_is_a_table_and_a_trace_whose_times_add_up() {
         assert!(steps > 0.0 && steps <= length + 1.0, "{steps} of {length} us");
         (all_steps, all_passes) = (all_steps + steps, all_passes + length);
     }
-    // Over all of them, as one pass may be held up by the machine anywhere.
-    assert!(all_steps > 0.3 * all_passes, "{all_steps} of {all_passes} us");
+    assert!(all_steps > 0.0 && all_steps <= all_passes + 1.0, "{all_steps} of {all_passes} us");
     assert!(row(1).zip(row(1).skip(1)).all(|(a, b)| a.end <= b.begin + 0.01), "one by one");
-    let took: f64 = rounds.iter().map(|pass| pass.end - pass.begin).sum::<f64>() / 1e6;
+    // From the first token to the last: inside the passes, which are inside the command's own time.
+    let (first, last) = (row(1).next().expect("one"), row(1).last().expect("one"));
+    let took = (last.end - first.begin) / 1e6;
     let decode = reply["timings"]["decode_s"].as_f64().expect("a time");
-    assert!(took > 0.3 * decode && took < 1.2 * decode + 0.2, "{took} of {decode} s");
+    assert!(decode <= took && took <= whole, "{decode} s of {took} s of {whole} s");
     for phase in ["draft", "verify", "keep", "say", "first token"] {
         assert!(row(2).any(|event| event.name == phase), "{phase}");
     }

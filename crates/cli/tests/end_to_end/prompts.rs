@@ -5,7 +5,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::support::{Server, failure};
+use crate::support::{Server, failure, wait_for};
 
 fn ids(seed: usize, count: usize) -> Vec<usize> {
     (0..count).map(|at| 5 + (at * 7 + at / 13 + at * at / 101 + seed * 31) % 900).collect()
@@ -181,13 +181,12 @@ fn prefixes_on_disk_outlive_the_server() {
             longer.push(fresh(&server, &turn(n + 1)));
             assert_eq!(cached(&server.post("/v1/completions", body)), 0);
         }
-        // It is killed when dropped: what is written by then is whole.
-        while metric(&server, "finback_prompt_disk_total{model_name=\"finback-demo\",outcome=\"wri")
-            < 2.0
-        {
+        // It is killed when dropped: what is written by then is whole. Both prompts and both replies.
+        let written = "finback_prompt_disk_total{model_name=\"finback-demo\",outcome=\"written\"";
+        wait_for(|| {
             server.post("/v1/completions", &request(&[5, 6], 1));
-            thread::sleep(std::time::Duration::from_millis(20));
-        }
+            metric(&server, written) >= 4.0
+        });
     }
     std::fs::write(dir.path().join("half.part"), "torn").expect("writable");
     std::fs::write(dir.path().join("foreign.prefix"), "foreign").expect("writable");

@@ -4,12 +4,21 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 /// No answer takes this long unless something hangs.
-const TIMEOUT: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Waits until something is so; panics where it never is.
+pub fn wait_for(mut what: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !what() {
+        assert!(start.elapsed() < TIMEOUT, "waited too long");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
 
 /// The binary with an environment of its own: no setting leaks in, the demo lies in a shared place.
 pub fn command(args: &[&str]) -> Command {

@@ -40,13 +40,11 @@ fn refusal(name: &str, edit: impl Fn(Entry, Vec<u8>) -> Vec<(Entry, Vec<u8>)>) -
 fn a_config_far_larger_than_its_checkpoint_is_refused_at_the_first_tensor() {
     let ck = Checkpoint::open(&finback_testkit::checkpoint("full")).unwrap();
     let mut large = config();
-    (large.num_hidden_layers, large.n_routed_experts) = (1024, 4096);
-    large.compress_ratios.resize(1024, 0);
-    let start = std::time::Instant::now();
+    // A table of its 12 billion weights would take hours, and more memory than there is.
+    (large.num_hidden_layers, large.n_routed_experts) = (1 << 20, 4096);
+    large.compress_ratios.resize(1 << 20, 0);
     let text = Weights::find(&large, &ck).unwrap_err().to_string();
     assert!(text.contains("layers.0.ffn.gate.weight"), "{text}");
-    // A table of its 12 million weights takes far longer, and gigabytes.
-    assert!(start.elapsed().as_secs() < 2, "{:?}", start.elapsed());
 }
 
 fn retyped(mut e: Entry, dtype: Dtype, shape: &[usize]) -> Vec<(Entry, Vec<u8>)> {
