@@ -198,9 +198,6 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if self.seat.alone().is_some() {
-            self.comm.abort();
-        }
         self.seat.leave("it was closed");
     }
 }

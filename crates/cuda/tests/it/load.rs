@@ -7,7 +7,7 @@ use finback_cpu::simd::Isa;
 use finback_cpu::{CpuOps, CpuOptions};
 use finback_cuda::Options;
 use finback_gpu::GpuOps;
-use finback_kernels::device::Device;
+use finback_kernels::device::{Device, DeviceError};
 use finback_model::ModelRunner;
 use finback_ops::{ModelSpec, Numerics};
 
@@ -26,6 +26,30 @@ pub fn device() -> Box<dyn Device> {
             // Written past the test's own capture, which is lost here.
             std::io::stderr().write_all(text.as_bytes()).unwrap();
             std::process::exit(0);
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A runner over one device.
+pub fn one_device(spec: &Arc<ModelSpec>) -> ModelRunner {
+    ModelRunner::new(Box::new(ops(spec, 1, 1, Isa::detect())), spec.clone())
+}
+
+/// GPUs that share a model, attention by the kernels that this takes; `None`, and said so, where there are
+/// fewer, or nothing that they gather by.
+pub fn devices(count: usize) -> Option<Vec<Box<dyn Device>>> {
+    drop(device());
+    let kernels = std::env::temp_dir().join("finback-test-kernels");
+    let options = Options { kernels: Some(kernels), tensor_attention: false };
+    match finback_cuda::open_all(&options, count) {
+        Ok(all) => {
+            Some(all.into_iter().map(|device| Box::new(device) as Box<dyn Device>).collect())
+        }
+        Err(error @ DeviceError::Missing { .. }) => {
+            let text = format!("{count} GPUs are left out: {error}\n");
+            std::io::stderr().write_all(text.as_bytes()).unwrap();
+            None
         }
         Err(error) => panic!("{error}"),
     }

@@ -12,6 +12,9 @@ mod load;
 mod rows;
 #[path = "../../../cpu/tests/it/schedules.rs"]
 mod schedules;
+mod several;
+#[path = "../../../gpu/tests/it/shared.rs"]
+mod shared;
 #[path = "../../../cpu/tests/it/vectors.rs"]
 mod vectors;
 mod wide;

@@ -16,7 +16,7 @@ const VOCAB: usize = 512;
 /// More positions than a query picks.
 const LONG: usize = 900;
 
-fn spec() -> Arc<ModelSpec> {
+pub fn spec() -> Arc<ModelSpec> {
     let dir = finback_testkit::temp_dir();
     let options = SynthOptions {
         seed: 3,
@@ -40,7 +40,7 @@ fn spec() -> Arc<ModelSpec> {
     spec_of(dir.path(), Numerics::RELEASE)
 }
 
-fn limits(slots: usize) -> Limits {
+pub fn limits(slots: usize) -> Limits {
     let (rows, context) = (LONG, 2048);
     Limits { slots, rows, logit_rows: ModelRunner::logit_rows(slots), context, blocks: slots * 8 }
 }
@@ -50,7 +50,7 @@ fn runner(spec: &Arc<ModelSpec>, slots: usize) -> ModelRunner {
     ModelRunner::new(Box::new(ops), spec.clone())
 }
 
-fn ids(n: usize) -> Vec<u32> {
+pub fn ids(n: usize) -> Vec<u32> {
     (0..n as u32).map(|i| (i * i * 7 + i * 13 + i / 9 + 5) % (VOCAB as u32 - 4) + 3).collect()
 }
 
