@@ -1,17 +1,20 @@
-//! Ctrl-C in the terminal: during a reply the first ends the reply and a second one the program.
+//! Ctrl-C in the terminal: during a reply the first ends the reply and a second one the program. SIGTERM
+//! ends the program.
 
-use std::future::poll_fn;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
-use crate::outfile::remove_temporaries;
+use crate::outfile::exit;
 
 /// The exit code of a program that Ctrl-C ended.
-const EXIT_INTERRUPTED: i32 = 130;
+const INTERRUPTED: i32 = 130;
+/// The exit code of one that SIGTERM ended.
+#[cfg(unix)]
+const TERMINATED: i32 = 143;
 
 /// Ctrl-C as an event that one reply at a time waits for.
 #[derive(Debug, Clone)]
@@ -25,27 +28,19 @@ struct State {
 }
 
 impl Interrupt {
-    /// Takes over Ctrl-C: from then on it ends the program by way of this. Needs a runtime whose threads
-    /// go on while the program loads or waits for input.
+    /// Takes over Ctrl-C and SIGTERM: from then on they end the program by way of this. Needs a runtime
+    /// whose threads go on while the program loads or waits for input.
     pub async fn listen() -> Self {
         let state = Arc::new(State::default());
         let shared = Arc::clone(&state);
         let (taken, ready) = oneshot::channel();
         tokio::spawn(async move {
-            let mut press = Box::pin(tokio::signal::ctrl_c());
-            // The first look at it takes the signal over.
-            let mut seen = match poll_fn(|cx| Poll::Ready(press.as_mut().poll(cx))).await {
-                Poll::Ready(Err(_)) => return,
-                Poll::Ready(Ok(())) => true,
-                Poll::Pending => false,
-            };
+            let Ok(mut signals) = Signals::new() else { return };
             // Who waits for this is there as long as the runtime.
             let _ = taken.send(());
-            while std::mem::take(&mut seen) || press.as_mut().await.is_ok() {
-                press.set(tokio::signal::ctrl_c());
-                if !shared.armed.swap(false, SeqCst) {
-                    remove_temporaries();
-                    std::process::exit(EXIT_INTERRUPTED);
+            while let Some(code) = signals.next().await {
+                if code != INTERRUPTED || !shared.armed.swap(false, SeqCst) {
+                    exit(code);
                 }
                 shared.pressed.notify_one();
             }
@@ -66,5 +61,44 @@ impl Interrupt {
         };
         self.0.armed.store(false, SeqCst);
         result
+    }
+}
+
+/// The signals that end a program, taken over once this is made.
+#[cfg(unix)]
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn new() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let interrupt = signal(SignalKind::interrupt())?;
+        Ok(Self { interrupt, terminate: signal(SignalKind::terminate())? })
+    }
+
+    /// The next one, as the code of a program that it ended.
+    async fn next(&mut self) -> Option<i32> {
+        tokio::select! {
+            got = self.interrupt.recv() => got.map(|()| INTERRUPTED),
+            got = self.terminate.recv() => got.map(|()| TERMINATED),
+        }
+    }
+}
+
+/// Ctrl-C, taken over once this is made.
+#[cfg(not(unix))]
+struct Signals(tokio::signal::windows::CtrlC);
+
+#[cfg(not(unix))]
+impl Signals {
+    fn new() -> io::Result<Self> {
+        tokio::signal::windows::ctrl_c().map(Self)
+    }
+
+    async fn next(&mut self) -> Option<i32> {
+        self.0.recv().await.map(|()| INTERRUPTED)
     }
 }

@@ -1,6 +1,7 @@
-//! A file that a command fills at its end.
+//! A file that a command fills at its end, and directories that go with the program.
 
-use std::fs::{self, File};
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -8,7 +9,7 @@ use anyhow::{Context, bail};
 
 use crate::demo::beside;
 
-/// Temporary files that are there now.
+/// Temporary directories that are there now.
 static OPEN: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 fn open() -> MutexGuard<'static, Vec<PathBuf>> {
@@ -16,11 +17,47 @@ fn open() -> MutexGuard<'static, Vec<PathBuf>> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes the temporary files of a program that ends without dropping them.
-pub fn remove_temporaries() {
-    for temporary in open().drain(..) {
-        // One that stays has a name that says what it is.
-        let _ = fs::remove_file(temporary);
+/// Ends the program at once, without the temporary directories that are dropped by none.
+pub fn exit(code: i32) -> ! {
+    // Held to the end: nothing new may come while this goes.
+    let open = open();
+    open.iter().for_each(|directory| remove(directory));
+    std::process::exit(code)
+}
+
+/// Removes a directory, whatever is made in it meanwhile.
+fn remove(directory: &Path) {
+    let again = |error: &io::Error| error.kind() == ErrorKind::DirectoryNotEmpty;
+    // One that stays has a name that says what it is.
+    while fs::remove_dir_all(directory).as_ref().is_err_and(again) {}
+}
+
+/// A directory that goes when this does, or when a signal ends the program.
+#[derive(Debug)]
+pub struct Temporary(PathBuf);
+
+impl Temporary {
+    /// Makes it at `path`.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn create(path: PathBuf) -> io::Result<Self> {
+        let mut open = open();
+        fs::create_dir_all(&path)?;
+        open.push(path.clone());
+        Ok(Self(path))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        remove(&self.0);
+        open().retain(|other| *other != self.0);
     }
 }
 
@@ -29,13 +66,14 @@ pub fn remove_temporaries() {
 #[derive(Debug)]
 pub struct OutFile {
     path: PathBuf,
-    temporary: PathBuf,
+    /// Beside it; the file is made in there.
+    temporary: Temporary,
     /// The setting that names it.
     flag: &'static str,
 }
 
 impl OutFile {
-    /// Opens a temporary file beside `path`, which `flag` gave.
+    /// Makes a temporary directory beside `path`, which `flag` gave.
     ///
     /// # Errors
     /// Nothing can be written there, or what is there is no file.
@@ -45,11 +83,12 @@ impl OutFile {
         if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
             bail!("{} ({flag}): found a directory or a device, wanted a file", path.display());
         }
-        let temporary = beside(&path, "tmp");
-        open().push(temporary.clone());
-        let file = Self { path, temporary, flag };
-        File::create(&file.temporary).with_context(|| file.cannot())?;
-        Ok(file)
+        // Only the last part may be new.
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let there = parent.map_or(Ok(()), |parent| parent.metadata().map(drop));
+        let temporary = there.and_then(|()| Temporary::create(beside(&path, "tmp")));
+        let temporary = temporary.with_context(|| cannot(&path, flag))?;
+        Ok(Self { path, temporary, flag })
     }
 
     /// Its name, once it is written.
@@ -65,8 +104,10 @@ impl OutFile {
     where
         E: std::error::Error + Send + Sync + 'static,
     {
-        write(&self.temporary).with_context(|| self.cannot())?;
-        fs::rename(&self.temporary, &self.path).with_context(|| self.cannot())
+        let cannot = || cannot(&self.path, self.flag);
+        let file = self.temporary.path().join(self.path.file_name().unwrap_or_default());
+        write(&file).with_context(cannot)?;
+        fs::rename(&file, &self.path).with_context(cannot)
     }
 
     /// [`OutFile::write`] of a text.
@@ -76,18 +117,10 @@ impl OutFile {
     pub fn text(&self, text: &str) -> anyhow::Result<()> {
         self.write(|path| fs::write(path, text))
     }
-
-    fn cannot(&self) -> String {
-        format!("cannot write {} ({})", self.path.display(), self.flag)
-    }
 }
 
-impl Drop for OutFile {
-    fn drop(&mut self) {
-        // After the rename there is none; one that stays has a name that says what it is.
-        let _ = fs::remove_file(&self.temporary);
-        open().retain(|other| *other != self.temporary);
-    }
+fn cannot(path: &Path, flag: &str) -> String {
+    format!("cannot write {} ({flag})", path.display())
 }
 
 #[cfg(test)]

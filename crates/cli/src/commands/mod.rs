@@ -15,6 +15,7 @@ use std::io::IsTerminal;
 use anyhow::Context;
 use tracing_subscriber::EnvFilter;
 
+use crate::interrupt::Interrupt;
 use crate::settings::table::{LOG_JSON, LOG_LEVEL};
 use crate::settings::{Command, Values};
 
@@ -30,15 +31,23 @@ pub fn dispatch(command: Command, values: &Values) -> anyhow::Result<()> {
         Command::Synth => synth::run(values),
         Command::Doctor => doctor::run(values),
         Command::Contract => contract::run(values),
-        Command::BenchConcurrent => bench::concurrent(values),
-        Command::BenchOpenai => bench::openai(values),
-        Command::BenchCompare => bench::compare(values),
-        Command::BenchSoak => bench::soak(values),
-        Command::BenchCache => bench::cache(values),
-        Command::BenchFill => bench::fill(values),
-        Command::BenchCapacity => bench::capacity(values),
-        Command::BenchRound => bench::round(values),
+        Command::BenchConcurrent => interruptible(|| bench::concurrent(values)),
+        Command::BenchOpenai => interruptible(|| bench::openai(values)),
+        Command::BenchCompare => interruptible(|| bench::compare(values)),
+        Command::BenchSoak => interruptible(|| bench::soak(values)),
+        Command::BenchCache => interruptible(|| bench::cache(values)),
+        Command::BenchFill => interruptible(|| bench::fill(values)),
+        Command::BenchCapacity => interruptible(|| bench::capacity(values)),
+        Command::BenchRound => interruptible(|| bench::round(values)),
     }
+}
+
+/// Runs what has temporary files; a signal that ends the program removes them.
+fn interruptible(run: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    runtime()?.block_on(async {
+        Interrupt::listen().await;
+        run()
+    })
 }
 
 /// Its threads go on while the main one waits for a line of input.

@@ -11,7 +11,6 @@ mod report;
 mod watch;
 mod work;
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -23,6 +22,7 @@ use finback_model::{Config, ModelRunner, WINDOW_ROWS, spec};
 use finback_ops::{BLOCK_POSITIONS, Limits, ModelSpec, Numerics};
 
 use crate::device;
+use crate::outfile::Temporary;
 use crate::progress::Progress;
 use crate::settings::bench::{DEPTH, DEPTHS, PROMPT_PIECES, ROUND_LAYERS, ROUND_WIDTHS, ROUNDS};
 use crate::settings::contract::DEVICE;
@@ -58,7 +58,7 @@ pub fn run(values: &Values) -> anyhow::Result<Report> {
     let (mut device, matmul) = open(values)?;
     let read = watch::read_rate(device.as_mut())?;
     let mut report = Report::new(values.get(&DEVICE), read, matmul);
-    let directory = Scratch::new()?;
+    let directory = scratch()?;
     let (config, spec) = model(values, &directory)?;
     report.about(&spec);
     let pieces = values.get(&PROMPT_PIECES);
@@ -92,7 +92,7 @@ pub fn run(values: &Values) -> anyhow::Result<Report> {
 /// # Errors
 /// No room for the checkpoint's directory.
 pub fn list(values: &Values) -> anyhow::Result<Vec<Listed>> {
-    let directory = Scratch::new()?;
+    let directory = scratch()?;
     let (config, spec) = model(values, &directory)?;
     let plan = decode::Plan { depth: values.get(&DEPTH), rounds: 1, piece: piece(values) };
     let limits = limits(&config, SLOTS, plan.piece, plan.depth + 64 * WINDOW_ROWS);
@@ -102,7 +102,7 @@ pub fn list(values: &Values) -> anyhow::Result<Vec<Listed>> {
 }
 
 /// The checkpoint of holes.
-fn model(values: &Values, directory: &Scratch) -> anyhow::Result<(Config, ModelSpec)> {
+fn model(values: &Values, directory: &Temporary) -> anyhow::Result<(Config, ModelSpec)> {
     let small = values.get(&ROUND_WIDTHS) == "small";
     let mut options = if small { SynthOptions::default() } else { SynthOptions::release() };
     options.layers = values.get(&ROUND_LAYERS);
@@ -110,9 +110,9 @@ fn model(values: &Values, directory: &Scratch) -> anyhow::Result<(Config, ModelS
     options.engram_vocab = options.engram_vocab.min(ENGRAM_VOCAB);
     options.drafts = false;
     let vocabulary = Vocabulary::bare(if small { 512 } else { VOCABULARY });
-    let config = synth::write(&directory.0, &options, &vocabulary)?;
-    let checkpoint = Checkpoint::open(&directory.0)?;
-    let file = directory.0.join("engram_token_map.json");
+    let config = synth::write(directory.path(), &options, &vocabulary)?;
+    let checkpoint = Checkpoint::open(directory.path())?;
+    let file = directory.path().join("engram_token_map.json");
     let map = match config.engram {
         Some(_) => Some(
             serde_json::from_slice(&read_file(&file)?)
@@ -170,23 +170,11 @@ fn start(
     Ok((ModelRunner::new(Box::new(ops?), spec), watch))
 }
 
-/// A directory that goes when this does.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> anyhow::Result<Self> {
-        let name = format!("finback-round-{}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
-        Ok(Self(directory))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What stays is disk space in the directory for such.
-        let _ = std::fs::remove_dir_all(Path::new(&self.0));
-    }
+/// A directory for layers that nobody keeps.
+fn scratch() -> anyhow::Result<Temporary> {
+    let name = format!("finback-round-{}", std::process::id());
+    let directory = std::env::temp_dir().join(name);
+    Temporary::create(directory.clone()).with_context(|| directory.display().to_string())
 }
 
 /// Token ids without an order.
