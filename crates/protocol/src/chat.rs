@@ -40,10 +40,12 @@ impl Chat {
         check_messages(body.get_mut("messages"))?;
         body.put("model", FORMAT.into());
         let body = body.into_value();
+        // A reply that must be a call begins with it: unless the request says, it has no reasoning.
+        let thinking = thinking && !must_call(&body);
         let converted = read(&body)?.convert(options(thinking));
         let mut conversation = converted.map_err(|error| match error {
             ConversionError::BadRequest { detail } | ConversionError::Internal { detail } => {
-                Error::conversation(at_fault(body.clone(), thinking), &detail)
+                refusal(body.clone(), thinking, &detail)
             }
         })?;
         drop(body);
@@ -52,13 +54,6 @@ impl Chat {
         conversation.parsing_options.stop_sequences.clone_from(&params.stop);
         debug_assert_eq!(conversation.model_version, ModelVersion::DeepseekV41Flash);
         let rendered = DeepseekV41Encoding::new().render_conversation(&conversation.conversation);
-        if !rendered.image_sources.is_empty() {
-            return Err(Error::Unsupported {
-                field: "messages".to_owned(),
-                found: format!("a conversation with {} images", rendered.image_sources.len()),
-                accepted: "text".to_owned(),
-            });
-        }
         check_length(&rendered.prompt, context, tokenizer)?;
         let prompt = tokenizer.encode(&rendered.prompt, &rendered.special_ranges)?;
         Ok(Self { prompt, conversation, params })
@@ -71,25 +66,42 @@ fn options(thinking: bool) -> ConversionOptions {
     options
 }
 
-/// The field of a body that makes no conversation: of the tools the one without which a plain message
-/// would make one, where it makes none with them.
-fn at_fault(mut body: Value, thinking: bool) -> &'static str {
+/// Whether the tool choice is one that forces a call.
+fn must_call(body: &Value) -> bool {
+    let tools = body["tools"].as_array().is_some_and(|tools| !tools.is_empty());
+    tools && (body["tool_choice"] == "required" || body["tool_choice"].is_object())
+}
+
+/// Why a body makes no conversation. The field at fault is, of the tools, the one without which a plain
+/// message would make one, where it makes none with them.
+fn refusal(mut body: Value, thinking: bool, detail: &str) -> Error {
     body["messages"] = json!([{"role": "user", "content": "Hi"}]);
     let converts = |body: &Value| {
         ChatCompletionRequest::deserialize(body)
             .is_ok_and(|request| request.convert(options(thinking)).is_ok())
     };
     if converts(&body) {
-        return "messages";
+        return Error::conversation("messages", detail);
     }
-    let without = |body: &mut Value, field: &str| {
-        body[field] = Value::Null;
-        converts(body)
+    let with = |field: &str, value: Value| {
+        let mut body = body.clone();
+        body[field] = value;
+        body
     };
-    ["tool_choice", "tools"]
-        .into_iter()
-        .find(|field| without(&mut body, field))
-        .unwrap_or("messages")
+    if must_call(&body) && converts(&with("thinking", json!({"type": "disabled"}))) {
+        return Error::value(
+            "tool_choice",
+            &body["tool_choice"],
+            "\"none\" or \"auto\" in thinking mode; with \"thinking\": {\"type\": \"disabled\"} \
+             beside it, or neither thinking nor reasoning_effort, a choice that forces a call too",
+        );
+    }
+    let field = match () {
+        () if converts(&with("tool_choice", Value::Null)) => "tool_choice",
+        () if converts(&with("tools", Value::Null)) => "tools",
+        () => "messages",
+    };
+    Error::conversation(field, detail)
 }
 
 /// `logprobs` and `top_logprobs`.
@@ -125,6 +137,15 @@ fn check_messages(messages: Option<&mut Value>) -> Result<(), Error> {
         }
         if message["role"] == "developer" {
             message["role"] = "system".into();
+        }
+        // Before their form is looked at: images and files are not there, however well they are sent.
+        for (at, part) in message["content"].as_array().into_iter().flatten().enumerate() {
+            if let Some(Value::String(kind)) = part.get("type")
+                && kind != "text"
+            {
+                let field = format!("messages[{index}].content[{at}].type");
+                return Err(Error::unsupported(field, &part["type"], "\"text\""));
+            }
         }
     }
     Ok(())

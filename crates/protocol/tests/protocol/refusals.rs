@@ -164,10 +164,19 @@ fn bad_messages_name_the_message() {
             "messages cannot be converted: ",
         ),
         (
-            json!([{"role": "user", "content": [{"type": "image_url",
+            json!([{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url",
                 "image_url": {"url": "https://example.org/a.png"}}]}]),
-            "messages is a conversation with 1 images, which this server does not support; \
-             accepted: text",
+            "messages[0].content[1].type is \"image_url\", which this server does not support; \
+             accepted: \"text\"",
+        ),
+        // However malformed.
+        (
+            json!([{"role": "user", "content": [{"type": "image_url", "image_url": 7}]}]),
+            "messages[0].content[0].type is \"image_url\", which this server does not support",
+        ),
+        (
+            json!([{"role": "user", "content": [{"type": "text"}]}]),
+            "messages[0] is {\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}; accepted: a message",
         ),
     ] {
         let error = chat_refused(&json!({"messages": messages})).to_string();
@@ -210,11 +219,6 @@ fn tools_that_make_no_conversation_are_named() {
             "Invalid value for 'tool_call': no function named 'b'",
         ),
         (
-            json!({"tools": [tool("a")], "tool_choice": "required"}),
-            "tool_choice",
-            "Thinking mode does not support this tool_choice",
-        ),
-        (
             json!({"tools": [tool("a")], "messages": stray}),
             "messages",
             "Messages with role 'tool' must be a response",
@@ -225,6 +229,17 @@ fn tools_that_make_no_conversation_are_named() {
         assert!(error.to_string().starts_with(&start), "{error}\n{start}");
         let code = if field == "messages" { "invalid_messages" } else { "invalid_value" };
         assert_eq!((error.param(), error.code()), (Some(field), code));
+    }
+    for fields in [
+        json!({"tool_choice": "required", "thinking": {"type": "enabled"}}),
+        json!({"tool_choice": chosen("a"), "reasoning_effort": "low"}),
+    ] {
+        let mut fields = fields;
+        fields["tools"] = json!([tool("a")]);
+        let error = chat_refused(&fields);
+        let text = error.to_string();
+        assert!(text.starts_with("tool_choice is ") && text.contains("\"disabled\""), "{text}");
+        assert_eq!((error.param(), error.code()), (Some("tool_choice"), "invalid_value"));
     }
 }
 

@@ -72,6 +72,30 @@ fn tools_are_part_of_the_prompt() {
 }
 
 #[test]
+fn a_call_that_is_forced_comes_without_reasoning_unless_that_is_asked_for() {
+    let prompt = |fields: Value| {
+        let mut body = json!({
+            "messages": [{"role": "user", "content": "Weather?"}],
+            "tools": [{"type": "function", "function": {"name": "get_weather",
+                "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}],
+        });
+        body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        tokenizer().decode(&chat(&body).prompt)
+    };
+    let off = json!({"type": "disabled"});
+    let named = json!({"type": "function", "function": {"name": "get_weather"}});
+    for choice in [json!("required"), named] {
+        let said = prompt(json!({"tool_choice": choice, "thinking": off}));
+        assert!(said.contains("<｜Assistant｜></think>"), "{said}");
+        assert_eq!(prompt(json!({"tool_choice": choice})), said);
+    }
+    for choice in ["auto", "none"] {
+        let said = prompt(json!({"tool_choice": choice}));
+        assert!(said.ends_with("<think>"), "{said}");
+    }
+}
+
+#[test]
 fn defaults_are_the_releases() {
     let request = chat(&json!({"messages": [{"role": "user", "content": "Hi"}]}));
     let seed = prompt_seed(&request.prompt);
