@@ -113,7 +113,7 @@ impl Scheduler {
         self.cache.used(&found);
         let prefix = (job.caches() && self.cache.is_on()).then_some(found.prefix);
         if let Some(prefix) = &prefix {
-            self.shared.counters.prefix(prefix);
+            self.shared.counters.prefix(job.request.prompt.len(), prefix);
         }
         let limit = Live::limit(&job.request, &self.info);
         self.arrivals += 1;
@@ -210,9 +210,6 @@ impl Scheduler {
         let (counters, (entries, bytes)) = (&self.shared.counters, self.cache.size());
         counters.cache_entries.store(entries, Relaxed);
         counters.cache_bytes.store(bytes, Relaxed);
-        if let Some(disk) = &self.disk {
-            counters.disk(disk.size(), disk.counts());
-        }
     }
 
     /// Keeps the state of a prompt that has `left` rows to run, where one is wanted.
@@ -246,7 +243,9 @@ impl Scheduler {
     }
 
     fn keep(&mut self, ids: &[u32], snapshot: Snapshot) {
-        if let Some(disk) = self.disk.as_mut().filter(|disk| disk.wants(ids, &snapshot)) {
+        if let Some(disk) = &mut self.disk
+            && disk.wants(ids, &snapshot)
+        {
             let mut state = Vec::new();
             match attempt(|| self.runner.export(snapshot.id, &mut state)) {
                 Ok(()) => disk.put(ids, &snapshot, state),

@@ -8,7 +8,7 @@ use finback_model::{Snapshot, SnapshotId};
 pub use disk::DiskOptions;
 #[cfg(feature = "testing")]
 pub use disk::reread_prefix;
-pub(crate) use disk::{Disk, Reading};
+pub(crate) use disk::{Disk, DiskCounts, Reading};
 use tree::{NodeId, Tree};
 
 /// Waiting requests whose best prefix is spared.
@@ -154,6 +154,15 @@ impl PrefixCache {
         let (worth, node) = nodes.map(|(node, entry)| (self.worth(node, entry), node)).min()?;
         self.floor = self.floor.max(worth);
         self.take(node)
+    }
+
+    /// Drops the entries whose snapshots `stays` does not name.
+    fn retain(&mut self, stays: impl Fn(SnapshotId) -> bool) {
+        let gone = self.tree.values().filter(|(_, entry)| !stays(entry.snapshot.id));
+        let gone: Vec<NodeId> = gone.map(|(node, _)| node).collect();
+        for node in gone {
+            self.take(node);
+        }
     }
 
     /// Drops what was found.

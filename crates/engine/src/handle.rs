@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use finback_model::{Runner, RunnerInfo};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use crate::cache::{Disk, DiskOptions};
+use crate::cache::{Disk, DiskCounts, DiskOptions};
 use crate::clock::Clock;
 use crate::failure::panic_text;
 use crate::live::{FromDisk, Job};
@@ -133,6 +133,8 @@ pub(crate) struct Shared {
     info: RunnerInfo,
     options: Options,
     pub(crate) counters: Counters,
+    /// What the disk tier counts, where there is one.
+    disk: Option<Arc<DiskCounts>>,
     /// Why no new request is taken; set once.
     stopped: OnceLock<String>,
     pub(crate) waiting: AtomicUsize,
@@ -194,6 +196,7 @@ impl Engine {
             info,
             options,
             counters: Counters::default(),
+            disk: disk.as_ref().map(Disk::counts),
             stopped: OnceLock::new(),
             waiting: AtomicUsize::new(0),
             running: AtomicUsize::new(0),
@@ -276,7 +279,7 @@ impl Handle {
     /// What was done since the start.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.shared.counters.read(self.shared.info.blocks)
+        self.shared.counters.read(self.shared.info.blocks, self.shared.disk.as_deref())
     }
 
     /// Whether the engine takes no request because it was told to stop.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use finback_model::Staged;
 use finback_model::pool::PoolUse;
 
-use crate::cache::Prefix;
+use crate::cache::{DiskCounts, Prefix};
 use crate::request::{DRAFT_POSITIONS, DraftCount};
 
 /// Counts since the start, and what is held now.
@@ -31,6 +31,8 @@ pub struct Stats {
     pub kv_blocks_total: usize,
     /// Prompt tokens that were restored instead of run.
     pub cached_tokens: u64,
+    /// Tokens of the prompts that the prefix cache was asked for.
+    pub asked_tokens: u64,
     /// Prompts that the prefix cache was asked for, by how much of them it had.
     pub prefixes: Lookups,
     /// Prefixes kept now.
@@ -76,17 +78,14 @@ pub(crate) struct Counters {
     pub(crate) kv_blocks: AtomicUsize,
     pub(crate) kv_blocks_kept: AtomicUsize,
     pub(crate) cached_tokens: AtomicU64,
+    asked_tokens: AtomicU64,
     hits: AtomicU64,
     partial: AtomicU64,
     misses: AtomicU64,
     pub(crate) cache_entries: AtomicUsize,
     pub(crate) cache_bytes: AtomicUsize,
     pub(crate) cache_dropped: AtomicU64,
-    disk_entries: AtomicUsize,
-    disk_bytes: AtomicUsize,
     pub(crate) disk_read: AtomicU64,
-    disk_written: AtomicU64,
-    disk_failed: AtomicU64,
     staged_hits: AtomicU64,
     staged_misses: AtomicU64,
 }
@@ -102,8 +101,8 @@ impl Counters {
         }
     }
 
-    /// Counts a prompt by what was known of it.
-    pub(crate) fn prefix(&self, prefix: &Prefix) {
+    /// Counts a prompt of so many tokens by what was known of it.
+    pub(crate) fn prefix(&self, tokens: usize, prefix: &Prefix) {
         let Prefix { restored, matched, .. } = *prefix;
         let count = match restored {
             0 => &self.misses,
@@ -112,6 +111,7 @@ impl Counters {
         };
         count.fetch_add(1, Relaxed);
         self.cached_tokens.fetch_add(restored as u64, Relaxed);
+        self.asked_tokens.fetch_add(tokens as u64, Relaxed);
     }
 
     pub(crate) fn pool(&self, pool: PoolUse) {
@@ -119,19 +119,13 @@ impl Counters {
         self.kv_blocks_kept.store(pool.kept, Relaxed);
     }
 
-    pub(crate) fn disk(&self, (entries, bytes): (usize, usize), (written, failed): (u64, u64)) {
-        self.disk_entries.store(entries, Relaxed);
-        self.disk_bytes.store(bytes, Relaxed);
-        self.disk_written.store(written, Relaxed);
-        self.disk_failed.store(failed, Relaxed);
-    }
-
     pub(crate) fn staged(&self, staged: Staged) {
         self.staged_hits.store(staged.hits, Relaxed);
         self.staged_misses.store(staged.misses, Relaxed);
     }
 
-    pub(crate) fn read(&self, kv_blocks_total: usize) -> Stats {
+    /// All of them; `disk` is what the disk tier counts, where there is one.
+    pub(crate) fn read(&self, kv_blocks_total: usize, disk: Option<&DiskCounts>) -> Stats {
         let get = |count: &AtomicU64| count.load(Relaxed);
         let mut drafts = [DraftCount::default(); DRAFT_POSITIONS];
         for ((draft, offered), accepted) in drafts.iter_mut().zip(&self.offered).zip(&self.accepted)
@@ -151,6 +145,7 @@ impl Counters {
             kv_blocks_free: kv_blocks_total.saturating_sub(used + kept),
             kv_blocks_total,
             cached_tokens: get(&self.cached_tokens),
+            asked_tokens: get(&self.asked_tokens),
             prefixes: Lookups {
                 hits: get(&self.hits),
                 partial: get(&self.partial),
@@ -159,11 +154,11 @@ impl Counters {
             cache_entries: self.cache_entries.load(Relaxed),
             cache_bytes: self.cache_bytes.load(Relaxed),
             cache_dropped: get(&self.cache_dropped),
-            disk_entries: self.disk_entries.load(Relaxed),
-            disk_bytes: self.disk_bytes.load(Relaxed),
+            disk_entries: disk.map_or(0, |disk| disk.entries.load(Relaxed)),
+            disk_bytes: disk.map_or(0, |disk| disk.bytes.load(Relaxed)),
             disk_read: get(&self.disk_read),
-            disk_written: get(&self.disk_written),
-            disk_failed: get(&self.disk_failed),
+            disk_written: disk.map_or(0, |disk| get(&disk.written)),
+            disk_failed: disk.map_or(0, |disk| get(&disk.failed)),
             staged: Staged { hits: get(&self.staged_hits), misses: get(&self.staged_misses) },
         }
     }

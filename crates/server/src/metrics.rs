@@ -76,7 +76,7 @@ fn text(app: &App) -> String {
     }
     let (name, cached) = ("finback_cached_tokens_total", stats.cached_tokens);
     page.family(name, "counter", "Prompt tokens that were restored instead of run", cached);
-    page.again("vllm:prefix_cache_queries_total", "counter", cached + stats.prompt_tokens);
+    page.again("vllm:prefix_cache_queries_total", "counter", stats.asked_tokens);
     page.again("vllm:prefix_cache_hits_total", "counter", cached);
     let (name, staged) = ("finback_staged_pieces_total", stats.staged);
     page.head(name, "counter", "Prompt pieces by whether their host reads had begun before them");

@@ -4,13 +4,12 @@
 //! its own. What cannot be read is passed over: a prompt can run without it.
 
 mod file;
+mod writer;
 
 use std::collections::HashMap;
-use std::fs::{self, TryLockError};
-use std::io::{Error, ErrorKind};
+use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
@@ -20,18 +19,14 @@ use super::PrefixCache;
 #[cfg(feature = "testing")]
 pub use file::reread_prefix;
 use file::{Head, PARTIAL, SUFFIX, Unread, name};
+pub(crate) use writer::DiskCounts;
+use writer::{News, Told, Work, Write, Writer, take};
 
 /// States that wait to be written; more are not written.
 const WAITING: usize = 4;
 
 /// Tokens of the shortest state that is written: running fewer costs less than reading a file.
 const SHORTEST: usize = 256;
-
-/// The file whose lock says that a process uses the directory.
-const LOCK: &str = "lock";
-
-/// What is said to a second one.
-const IN_USE: &str = "another finback uses this directory; one at a time may";
 
 /// Where kept prefixes outlive the process.
 #[derive(Debug, Clone)]
@@ -56,16 +51,7 @@ pub(crate) struct Disk {
     /// `None` once the disk is given up.
     work: Option<SyncSender<Work>>,
     writer: Option<JoinHandle<()>>,
-    failed: Arc<AtomicU64>,
-    written: Arc<AtomicU64>,
-    /// Held as long as the directory is this process's.
-    _lock: fs::File,
-}
-
-/// What the writer does.
-enum Work {
-    Write { head: Head, ids: Vec<u32>, state: Vec<u8> },
-    Remove { file: String },
+    told: Arc<Told>,
 }
 
 impl Disk {
@@ -75,51 +61,35 @@ impl Disk {
     /// # Errors
     /// The directory cannot be made or listed, another process has it, or the thread cannot start.
     pub(crate) fn open(options: DiskOptions) -> std::io::Result<Self> {
-        fs::create_dir_all(&options.dir)?;
-        let lock = fs::File::create(options.dir.join(LOCK))?;
-        lock.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => Error::new(ErrorKind::ResourceBusy, IN_USE),
-            TryLockError::Error(error) => error,
-        })?;
-        let (work, inbox) = sync_channel(WAITING);
-        let (failed, written) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
-        let (dir, key) = (options.dir.clone(), options.key);
-        let counts = (Arc::clone(&failed), Arc::clone(&written));
-        let writer = std::thread::Builder::new().name("prefix-writer".into()).spawn(move || {
-            for work in inbox {
-                let done = match &work {
-                    Work::Write { head, ids, state } => file::write(&dir, &key, head, ids, state),
-                    Work::Remove { file } => fs::remove_file(dir.join(file)),
-                };
-                match (done, work) {
-                    (Ok(()), Work::Write { .. }) => drop(counts.1.fetch_add(1, Relaxed)),
-                    (Err(error), Work::Write { .. }) => {
-                        counts.0.fetch_add(1, Relaxed);
-                        tracing::warn!(dir = %dir.display(), %error, "a prefix was not written");
-                    }
-                    // Whoever removed it before has saved the work.
-                    (_, Work::Remove { .. }) => {}
-                }
-            }
-        })?;
+        Self::open_with(options, file::write)
+    }
+
+    /// [`Disk::open`] with another way to write files.
+    fn open_with(options: DiskOptions, write: Write) -> std::io::Result<Self> {
+        let lock = take(&options.dir)?;
         let limit = usize::try_from(options.bytes).unwrap_or(usize::MAX);
+        let (dir, key) = (options.dir.clone(), options.key);
         let mut disk = Self {
             index: PrefixCache::new(limit),
             files: HashMap::new(),
             next: 0,
-            work: Some(work),
-            writer: Some(writer),
-            failed,
-            written,
+            work: None,
+            writer: None,
+            told: Arc::default(),
             options,
-            _lock: lock,
         };
-        disk.scan()?;
+        let files = disk.scan()?;
+        let (work, inbox) = sync_channel(WAITING);
+        let told = Arc::clone(&disk.told);
+        let writer = Writer { dir, key, write, lock: Some(lock), files, told, warned: None };
+        let thread = std::thread::Builder::new().name("prefix-writer".into());
+        disk.writer = Some(thread.spawn(move || writer.run(&inbox))?);
+        disk.work = Some(work);
         Ok(disk)
     }
 
-    fn scan(&mut self) -> std::io::Result<()> {
-        let mut known = 0;
+    /// Takes the files of this key into the index; their names and bytes.
+    fn scan(&mut self) -> std::io::Result<HashMap<String, u64>> {
         for entry in fs::read_dir(&self.options.dir)? {
             let path = entry?.path();
             let has = |suffix: &str| path.extension().is_some_and(|found| found == suffix);
@@ -133,10 +103,7 @@ impl Disk {
                     continue;
                 }
                 match file::head(&path, &self.options.key) {
-                    Ok((head, ids, bytes)) => {
-                        known += 1;
-                        self.add(&ids, &head, bytes);
-                    }
+                    Ok((head, ids, bytes)) => self.add(&ids, &head, bytes),
                     Err(reason) => {
                         tracing::info!(file = %path.display(), %reason, "a kept prefix is passed over");
                         if let Unread::Broken(_) = reason {
@@ -146,23 +113,42 @@ impl Disk {
                 }
             }
         }
-        let dir = self.options.dir.display();
-        tracing::info!(%dir, prefixes = known, "kept prefixes on disk");
-        Ok(())
+        let bytes = |file: &String| fs::metadata(self.path(file)).map_or(0, |found| found.len());
+        let files: HashMap<String, u64> =
+            self.files.values().map(|file| (file.clone(), bytes(file))).collect();
+        let (dir, prefixes) = (self.options.dir.display(), files.len());
+        tracing::info!(%dir, prefixes, "kept prefixes on disk");
+        Ok(files)
     }
 
-    /// Files, and their bytes.
-    pub(crate) fn size(&self) -> (usize, usize) {
-        (self.index.entries, self.index.bytes)
+    /// What is there and what was done, as its thread counts it.
+    pub(crate) fn counts(&self) -> Arc<DiskCounts> {
+        Arc::clone(&self.told.counts)
     }
 
-    /// States written, and those that could not be.
-    pub(crate) fn counts(&self) -> (u64, u64) {
-        (self.written.load(Relaxed), self.failed.load(Relaxed))
+    /// Drops from the index what is no longer there, and from the disk the least worth where it is full.
+    fn catch_up(&mut self) {
+        let News { gone, lacking, closed } = self.told.take();
+        if !gone.is_empty() {
+            self.files.retain(|_, file| !gone.contains(file));
+            self.index.retain(|id| self.files.contains_key(&id));
+        }
+        let before = self.index.bytes;
+        while ((before - self.index.bytes) as u64) < lacking
+            && let Some(dropped) = self.index.drop_one(&[])
+        {
+            if let Some(file) = self.files.remove(&dropped) {
+                self.remove(file);
+            }
+        }
+        if closed {
+            self.work = None;
+        }
     }
 
     /// Whether a state of these tokens is wanted: long enough, and not there.
-    pub(crate) fn wants(&self, ids: &[u32], snapshot: &Snapshot) -> bool {
+    pub(crate) fn wants(&mut self, ids: &[u32], snapshot: &Snapshot) -> bool {
+        self.catch_up();
         self.work.is_some() && ids.len() >= SHORTEST && !self.index.has(ids, snapshot.exact)
     }
 
@@ -198,10 +184,15 @@ impl Disk {
 
     fn remove(&self, file: String) {
         // Removing waits for what is written before it, so that it finds the file.
-        if let Some(work) = &self.work
-            && let Err(TrySendError::Full(Work::Remove { file })) =
-                work.try_send(Work::Remove { file })
-        {
+        let full = match &self.work {
+            // Before the writer is there; after it, the files are another process's.
+            None => self.writer.is_none().then_some(file),
+            Some(work) => match work.try_send(Work::Remove { file }) {
+                Err(TrySendError::Full(Work::Remove { file })) => Some(file),
+                _ => None,
+            },
+        };
+        if let Some(file) = full {
             let _ = fs::remove_file(self.path(&file));
         }
     }
@@ -212,7 +203,8 @@ impl Disk {
 
     /// Begins to read the longest state that `prompt` may start from, where it is longer than `than`: on
     /// a thread of its own, as reading and checking a long one takes as long as many rounds.
-    pub(crate) fn begin(&self, prompt: &[u32], than: usize) -> Option<Reading> {
+    pub(crate) fn begin(&mut self, prompt: &[u32], than: usize) -> Option<Reading> {
+        self.catch_up();
         let snapshot = self.index.find(prompt).snapshot.filter(|snapshot| snapshot.at > than)?;
         let path = self.path(self.files.get(&snapshot.id)?);
         let (key, ids) = (self.options.key, prompt[..snapshot.at].to_vec());

@@ -80,6 +80,8 @@ async fn a_reply_says_what_was_restored_and_where_its_prompt_differs() {
     let page = get(server.address, "/metrics").await.body;
     for line in [
         "finback_cached_tokens_total{model_name=\"finback/demo\"} 1200",
+        // Of the four prompts that asked, not of the one with "cache": false.
+        "vllm:prefix_cache_queries_total{model_name=\"finback/demo\"} 2402",
         "finback_prompt_cache_total{model_name=\"finback/demo\",outcome=\"hit\"} 2",
         "finback_prompt_cache_total{model_name=\"finback/demo\",outcome=\"miss\"} 2",
         "finback_kv_blocks_used{model_name=\"finback/demo\"} 0",

@@ -1,5 +1,9 @@
+use std::io::{Error, ErrorKind, Result};
 use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
+use super::writer::IN_USE;
 use super::*;
 
 const KEY: [u8; 32] = [1; 32];
@@ -24,6 +28,23 @@ fn put(disk: &mut Disk, ids: &[u32], state: &[u8]) {
 fn take(disk: &mut Disk, prompt: &[u32], than: usize) -> Option<(usize, Vec<u8>)> {
     let reading = disk.begin(prompt, than)?;
     disk.end(prompt, reading)
+}
+
+/// States in the index.
+fn entries(disk: &Disk) -> usize {
+    disk.index.size().0
+}
+
+fn wait_for(what: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !what() {
+        assert!(start.elapsed() < Duration::from_secs(120), "waited too long");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn written(disk: &Disk, count: u64) {
+    wait_for(|| disk.counts().written.load(Relaxed) == count);
 }
 
 fn files(dir: &Path) -> usize {
@@ -61,7 +82,7 @@ fn states_outlive_the_process_and_what_is_broken_is_passed_over() {
     let mut disk = open(dir.path(), 1 << 20);
     assert!(!dir.path().join("x.part").exists());
     assert!(dir.path().join("y.prefix").exists() && !torn.exists());
-    assert_eq!(disk.size().0, 2);
+    assert_eq!(entries(&disk), 2);
     assert_eq!(take(&mut disk, &ids(9, 500), 0), None);
     // The longer one is found out when it is read, and then the shorter one serves.
     assert_eq!(take(&mut disk, &ids(0, 500), 0), None);
@@ -72,7 +93,7 @@ fn states_outlive_the_process_and_what_is_broken_is_passed_over() {
     assert!(!broken.exists());
     let key = [2; 32];
     let foreign = Disk::open(DiskOptions { dir: dir.path().to_owned(), bytes: 1 << 20, key });
-    assert_eq!(foreign.unwrap().size().0, 0);
+    assert_eq!(entries(&foreign.unwrap()), 0);
     assert!(files(dir.path()) > 1, "files of another key stay");
 }
 
@@ -86,11 +107,9 @@ fn files_over_the_limit_go() {
             let ids = ids(1000 * (3 * round + n), 300);
             put(&mut disk, &ids, &[n as u8; 1000]);
             // The writer takes a few at once only.
-            while disk.counts().0 < u64::from(n) + 1 {
-                std::thread::yield_now();
-            }
+            written(&disk, u64::from(n) + 1);
         }
-        assert_eq!(disk.size().0, 2);
+        assert_eq!(entries(&disk), 2);
         drop(disk);
         assert_eq!(files(dir.path()), 2);
     }
@@ -98,7 +117,7 @@ fn files_over_the_limit_go() {
     let dir = tempfile::tempdir().unwrap();
     let mut disk = open(dir.path(), each / 2);
     put(&mut disk, &ids(0, 300), &[1; 1000]);
-    assert_eq!(disk.size().0, 0);
+    assert_eq!(entries(&disk), 0);
     drop(disk);
     assert_eq!(files(dir.path()), 0);
 }
@@ -111,4 +130,95 @@ fn a_directory_has_one_user_at_a_time() {
     assert_eq!(Disk::open(options).unwrap_err().to_string(), IN_USE);
     drop(first);
     open(dir.path(), 1 << 20);
+}
+
+#[test]
+fn files_that_others_removed_are_no_longer_counted_and_are_written_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut disk = open(dir.path(), 1 << 20);
+    let (one, two, three) = (ids(0, 300), ids(1000, 300), ids(2000, 300));
+    put(&mut disk, &one, b"one");
+    put(&mut disk, &two, b"two");
+    written(&disk, 2);
+    fs::remove_file(dir.path().join(name(&KEY, &one))).unwrap();
+    // A write looks around.
+    put(&mut disk, &three, b"three");
+    wait_for(|| {
+        disk.counts().entries.load(Relaxed) == 2 && disk.counts().written.load(Relaxed) == 3
+    });
+    let bytes = 2 * (file::size(300, 0) as usize) + "two".len() + "three".len();
+    wait_for(|| disk.counts().bytes.load(Relaxed) == bytes);
+    wait_for(|| disk.told.has_news());
+    put(&mut disk, &one, b"one");
+    written(&disk, 4);
+    assert_eq!(take(&mut disk, &ids(0, 500), 0), Some((300, b"one".to_vec())));
+}
+
+#[test]
+fn a_directory_that_was_removed_is_made_again_with_its_lock() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("deep/cache");
+    let mut disk = open(&dir, 1 << 20);
+    put(&mut disk, &ids(0, 300), b"one");
+    written(&disk, 1);
+    // At once, whatever the writer is looking at.
+    fs::rename(parent.path().join("deep"), parent.path().join("away")).unwrap();
+    put(&mut disk, &ids(1000, 300), b"two");
+    written(&disk, 2);
+    assert_eq!(disk.counts().failed.load(Relaxed), 0);
+    let options = DiskOptions { dir: dir.clone(), bytes: 1 << 20, key: KEY };
+    assert_eq!(Disk::open(options).unwrap_err().to_string(), IN_USE);
+    assert_eq!(files(&dir), 1);
+    assert_eq!(take(&mut disk, &ids(0, 500), 0), None, "it went with its directory");
+    assert_eq!(entries(&disk), 1);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_directory_that_another_process_has_by_now_is_left_alone() {
+    use std::os::unix::fs::symlink;
+    let parent = tempfile::tempdir().unwrap();
+    let path = |name: &str| parent.path().join(name);
+    fs::create_dir(path("own")).unwrap();
+    symlink(path("own"), path("cache")).unwrap();
+    let mut disk = open(&path("cache"), 1 << 20);
+    put(&mut disk, &ids(0, 300), b"one");
+    written(&disk, 1);
+    let other = open(&path("other"), 1 << 20);
+    symlink(path("other"), path("link")).unwrap();
+    fs::rename(path("link"), path("cache")).unwrap();
+    put(&mut disk, &ids(1000, 300), b"two");
+    // It notices by the lock, at the latest after that write, and ends.
+    wait_for(|| disk.told.has_news());
+    assert!(!disk.wants(&ids(2000, 300), &snapshot(300)));
+    assert_eq!((entries(&disk), disk.counts().entries.load(Relaxed)), (0, 0));
+    drop(other);
+}
+
+/// Writes as long as the directory holds fewer than three states.
+fn narrow(dir: &Path, key: &[u8; 32], head: &Head, ids: &[u32], state: &[u8]) -> Result<()> {
+    match files(dir) < 3 {
+        true => file::write(dir, key, head, ids, state),
+        false => Err(Error::from(ErrorKind::StorageFull)),
+    }
+}
+
+#[test]
+fn on_a_full_disk_old_states_make_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = DiskOptions { dir: dir.path().to_owned(), bytes: 1 << 20, key: KEY };
+    let mut disk = Disk::open_with(options, narrow).unwrap();
+    for n in 0..3 {
+        put(&mut disk, &ids(1000 * n, 300), b"old");
+        written(&disk, u64::from(n) + 1);
+    }
+    put(&mut disk, &ids(9000, 300), b"new");
+    wait_for(|| disk.counts().failed.load(Relaxed) == 1);
+    assert_eq!((entries(&disk), files(dir.path())), (4, 3));
+    // Not that one, but the next: the oldest has made room.
+    put(&mut disk, &ids(10_000, 300), b"new");
+    written(&disk, 4);
+    assert_eq!((entries(&disk), files(dir.path())), (3, 3));
+    assert!(!dir.path().join(name(&KEY, &ids(0, 300))).exists());
+    assert_eq!(disk.counts().failed.load(Relaxed), 1);
 }
