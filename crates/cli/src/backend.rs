@@ -51,7 +51,7 @@ impl Backend {
         if name == "cpu" {
             return cpu_options(values).map(Self::Cpu);
         }
-        let device = device::open(values, "--backend", &name)?;
+        let device = device::open(values, &values.place(&BACKEND), &name)?;
         let key = device.key();
         Ok(Self::Gpu { device: Mutex::new(Some(device)), key })
     }
@@ -146,7 +146,8 @@ fn cpu_options(values: &Values) -> anyhow::Result<CpuOptions> {
         "auto" => Isa::detect(),
         name => Isa::named(name).ok_or_else(|| {
             let here: Vec<&str> = Isa::available().map(Isa::name).collect();
-            UsageError(format!("--isa: found \"{name}\", accepted here: auto, {}", here.join(", ")))
+            let (place, here) = (values.place(&ISA), here.join(", "));
+            UsageError(format!("{place}: found \"{name}\", accepted here: auto, {here}"))
         })?,
     };
     Ok(CpuOptions { threads: values.get(&THREADS).unwrap_or_else(machine::cores), isa })

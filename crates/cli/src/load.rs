@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use finback_checkpoint::is_there;
-use finback_engine::{CacheOptions, DiskOptions, Engine, Options, Order, Parts, Prefill, Profile};
+use finback_engine::{
+    CacheOptions, DiskOptions, Engine, Options, Order, Parts, Prefill, Profile, StartError,
+};
 use finback_model::inspect::Census;
 use finback_model::plan::{Kind, Plan, PlanRequest, Verdict, plan, pool_that_fits};
 use finback_model::{Config, ModelRunner, WINDOW_ROWS, spec};
@@ -19,9 +21,10 @@ use crate::open::{self, GENERATION_FILE, Opened};
 use crate::outfile::OutFile;
 use crate::profile::Recording;
 use crate::settings::table::{
-    CONTEXT, DECODE_SHARE, DRAFT_CONFIDENCE, DRAFT_TOKENS, NO_DRAFTS, NUMERICS, PARALLEL,
-    PLAIN_STREAMS, POOL_TOKENS, PREFILL_BUDGET, PREFILL_ORDER, PROFILE_ROUNDS, PROMPT_CACHE_DIR,
-    PROMPT_CACHE_DISK_GIB, PROMPT_CACHE_EVERY, PROMPT_CACHE_GIB, QUEUE, THINKING,
+    CHECKPOINT, CONTEXT, DECODE_SHARE, DRAFT_CONFIDENCE, DRAFT_TOKENS, ISA, MODEL_ID, NO_DRAFTS,
+    NUMERICS, PARALLEL, PLAIN_STREAMS, POOL_TOKENS, PREFILL_BUDGET, PREFILL_CHUNK, PREFILL_ORDER,
+    PROFILE_ROUNDS, PROMPT_CACHE_DIR, PROMPT_CACHE_DISK_GIB, PROMPT_CACHE_EVERY, PROMPT_CACHE_GIB,
+    QUEUE, THINKING, THREADS,
 };
 use crate::settings::{UsageError, Values};
 
@@ -45,6 +48,8 @@ pub struct Prepared {
     options: Options,
     /// Where prefixes outlive the process.
     disk: Option<DiskOptions>,
+    /// What gave that directory.
+    disk_place: String,
     /// Where round times are written.
     profile: Option<PathBuf>,
 }
@@ -125,6 +130,7 @@ pub fn prepare(values: &Values) -> anyhow::Result<Prepared> {
         backend,
         options,
         disk,
+        disk_place: values.place(&PROMPT_CACHE_DIR),
         profile,
     })
 }
@@ -133,6 +139,28 @@ impl Prepared {
     /// Positions one request can have.
     pub fn context(&self) -> usize {
         self.limits.context
+    }
+
+    /// What the settings that a start decides on come to here, by their names.
+    pub fn effective(&self) -> Vec<(&'static str, String)> {
+        let Options { draft_tokens, prefill, cache, .. } = self.options;
+        let pool = self.limits.blocks * BLOCK_POSITIONS;
+        let gib = cache.bytes as f64 / f64::from(1 << 30);
+        let mut all = vec![
+            (CHECKPOINT.declared.name, self.opened.directory.display().to_string()),
+            (MODEL_ID.declared.name, self.opened.model_id.clone()),
+            (DRAFT_TOKENS.declared.name, draft_tokens.to_string()),
+            (CONTEXT.declared.name, self.context().to_string()),
+            (POOL_TOKENS.declared.name, pool.to_string()),
+            (PREFILL_CHUNK.declared.name, prefill.chunk.to_string()),
+            (PREFILL_BUDGET.declared.name, prefill.budget.min(prefill.chunk).to_string()),
+            (PROMPT_CACHE_GIB.declared.name, format!("{}", (gib * 1000.0).round() / 1000.0)),
+        ];
+        if let Backend::Cpu(options) = &self.backend {
+            all.push((THREADS.declared.name, options.threads.to_string()));
+            all.push((ISA.declared.name, options.isa.name().to_owned()));
+        }
+        all
     }
 
     /// Bytes of host memory that its start allocates.
@@ -167,7 +195,12 @@ impl Prepared {
         let runner = Box::new(ModelRunner::new(ops, spec));
         let profile = recording.as_ref().map(|recording| recording.profile.clone());
         let parts = Parts { profile, disk: self.disk.clone(), clock: None };
-        Ok((Engine::start_with(runner, self.options, parts)?, recording))
+        let engine = Engine::start_with(runner, self.options, parts);
+        let engine = engine.map_err(|error| match error {
+            StartError::Disk { .. } => anyhow!("{}: {error}", self.disk_place),
+            error => error.into(),
+        });
+        Ok((engine?, recording))
     }
 }
 
@@ -182,9 +215,12 @@ fn disk(
     let bytes = (values.get(&PROMPT_CACHE_DISK_GIB) * f64::from(1 << 30)) as u64;
     let Some(dir) = values.get(&PROMPT_CACHE_DIR).filter(|_| bytes > 0) else { return Ok(None) };
     if values.get(&PROMPT_CACHE_GIB) == 0.0 {
-        let text = "--prompt-cache-dir: found beside --prompt-cache-gib 0, which keeps no prefixes; \
-                    accepted: with more than 0";
-        return Err(UsageError(text.to_owned()).into());
+        let text = format!(
+            "{}: found beside {} 0, which keeps no prefixes; accepted: with more than 0",
+            values.place(&PROMPT_CACHE_DIR),
+            values.place(&PROMPT_CACHE_GIB)
+        );
+        return Err(UsageError(text).into());
     }
     let key = identity::key(opened, backend, numerics, drafts)?;
     Ok(Some(DiskOptions { dir: PathBuf::from(dir), bytes, key }))
@@ -203,8 +239,9 @@ fn blocks(
     let (slots, context, most) = (request.slots, request.context, request.pool_positions);
     if positions > most {
         let sum = format!("{slots} x {context}, each rounded up to blocks of {BLOCK_POSITIONS}");
+        let place = values.place(&POOL_TOKENS);
         let text = format!(
-            "--pool-tokens: found \"{positions}\", accepted: {BLOCK_POSITIONS} to {most} (--parallel x \
+            "{place}: found \"{positions}\", accepted: {BLOCK_POSITIONS} to {most} (--parallel x \
              --context: {sum})"
         );
         return Err(UsageError(text).into());

@@ -1,12 +1,14 @@
 //! A checkpoint's files, opened and checked against each other; no weight is read.
 
 use std::collections::HashSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail, ensure};
-use finback_checkpoint::{Checkpoint, is_there, read_file};
+use finback_checkpoint::{Checkpoint, INDEX_FILE, is_there, read_file};
 use finback_model::Config;
+use finback_model::config::CONFIG_FILE;
 use finback_tokenizer::{Error as TokenizerError, Tokenizer, end_tokens};
 use serde_json::Value;
 
@@ -46,6 +48,7 @@ pub fn open(values: &Values) -> anyhow::Result<Opened> {
     let (directory, own_name) = match values.get(&CHECKPOINT) {
         Some(directory) => {
             let directory = PathBuf::from(directory);
+            check(&directory, &values.place(&CHECKPOINT))?;
             let name = name_of(&directory);
             (directory, name)
         }
@@ -60,6 +63,22 @@ pub fn open(values: &Values) -> anyhow::Result<Opened> {
     };
     let model_id = values.get(&MODEL_ID).unwrap_or(own_name);
     Ok(Opened { directory, model_id, config, checkpoint, tokenizer, end_tokens })
+}
+
+/// Refuses, before anything is read, what is no checkpoint's directory; `place` is where it was given.
+fn check(directory: &Path, place: &str) -> anyhow::Result<()> {
+    let lacks = match directory.metadata() {
+        Err(error) if error.kind() == ErrorKind::NotFound => "which is not there",
+        Err(error) => return Err(error).with_context(|| directory.display().to_string()),
+        Ok(found) if !found.is_dir() => "which is no directory",
+        Ok(_) if !is_there(&directory.join(CONFIG_FILE)) => "which has no config.json",
+        Ok(_) => return Ok(()),
+    };
+    bail!(
+        "{place}: found {}, {lacks}; accepted: a directory with config.json, {INDEX_FILE} and the \
+         shards it names, or no checkpoint for the embedded demo model",
+        directory.display()
+    )
 }
 
 impl Opened {
@@ -124,7 +143,7 @@ fn tokenizer(directory: &Path, config: &Config) -> anyhow::Result<Option<Arc<Tok
 }
 
 fn ends(directory: &Path, tokenizer: &Tokenizer) -> anyhow::Result<Vec<u32>> {
-    let config = json(&directory.join(finback_model::config::CONFIG_FILE))?;
+    let config = json(&directory.join(CONFIG_FILE))?;
     let generation = directory.join(GENERATION_FILE);
     let generation = is_there(&generation).then(|| json(&generation)).transpose()?;
     let tokens =

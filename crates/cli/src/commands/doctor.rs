@@ -1,11 +1,15 @@
-//! `finback doctor`: this machine, its backends, and the effective settings with their origin.
+//! `finback doctor`: this machine, its backends, what the settings come to here and why, and what
+//! requests get where they do not say.
 
 use finback_cpu::simd::Isa;
 use finback_kernels::device::DeviceError;
-use finback_model::plan::human;
+use finback_model::plan::{Verdict, human};
+use finback_protocol::Defaults;
 use serde_json::{Value as Json, json};
 
+use crate::load::{self, Prepared};
 use crate::machine;
+use crate::one_line;
 use crate::output::print;
 use crate::settings::table::{JSON, SETTINGS_DOC};
 use crate::settings::{Declared, Origin, Value, Values, markdown, unknown_variables};
@@ -40,11 +44,22 @@ pub fn run(values: &Values) -> anyhow::Result<()> {
 
 fn report(values: &Values) -> Json {
     let (total, available) = machine::memory().unzip();
+    // As `serve` does, up to where it would allocate.
+    let prepared = load::prepare(values);
+    let effective = prepared.as_ref().map(Prepared::effective).unwrap_or_default();
     let settings: Vec<Json> = values
         .list()
         .filter(|(declared, ..)| declared.env)
-        .map(|(declared, value, origin)| setting(declared, value, origin))
+        .map(|(declared, value, origin)| setting(declared, value, origin, &effective))
         .collect();
+    let start = match &prepared {
+        Ok(prepared) => json!({
+            "ready": prepared.plan.verdict != Verdict::Refused,
+            "reason": prepared.plan.reason,
+        }),
+        Err(error) => json!({ "ready": false, "reason": one_line(error) }),
+    };
+    let requests = prepared.as_ref().map_or(Json::Null, |prepared| requests(&prepared.defaults));
     let backends: serde_json::Map<String, Json> =
         backends().into_iter().map(|(name, state)| (name.into(), json!(state))).collect();
     json!({
@@ -59,19 +74,43 @@ fn report(values: &Values) -> Json {
             "memory_available_bytes": available,
         },
         "backends": backends,
+        "start": start,
         "settings": settings,
+        "requests": requests,
         "unknown_variables": unknown_variables(std::env::vars().map(|(name, _)| name)),
     })
 }
 
-fn setting(declared: &Declared, value: Option<&Value>, origin: Origin) -> Json {
+/// A setting's value here, where it comes from, and what was given or is the rule.
+fn setting(
+    declared: &Declared,
+    value: Option<&Value>,
+    origin: Origin,
+    effective: &[(&'static str, String)],
+) -> Json {
     let origin = match origin {
         Origin::Environment => declared.variable(),
         Origin::Flag => declared.flag(),
         Origin::Default => Origin::Default.name().into(),
     };
-    let value = value.map_or_else(|| declared.unset.to_string(), Value::to_string);
-    json!({ "name": declared.name, "value": value, "origin": origin })
+    let given = value.map_or_else(|| declared.unset.to_string(), Value::to_string);
+    let here = effective.iter().find(|(name, _)| *name == declared.name);
+    let value = here.map_or_else(|| given.clone(), |(_, value)| value.clone());
+    json!({ "name": declared.name, "value": value, "origin": origin, "given": given })
+}
+
+/// What requests get where they do not say.
+fn requests(defaults: &Defaults) -> Json {
+    let Defaults { temperature, top_k, top_p, min_p, thinking } = *defaults;
+    json!({
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "min_p": min_p,
+        "thinking": if thinking { "on" } else { "off" },
+        "seed": "made from the prompt",
+        "max_tokens": "what the prompt leaves of the context",
+    })
 }
 
 fn text(report: &Json) -> String {
@@ -100,10 +139,23 @@ fn text(report: &Json) -> String {
     for (name, state) in report["backends"].as_object().into_iter().flatten() {
         lines.push(format!("  {name:<9}  {}", word(state)));
     }
+    let start = &report["start"];
+    let ready = if start["ready"] == true { "ready" } else { "does not start here" };
+    lines.extend([String::new(), "Start".into()]);
+    lines.push(format!("  {ready}: {}", word(&start["reason"])));
     lines.extend([String::new(), "Settings".into()]);
     for setting in report["settings"].as_array().into_iter().flatten() {
-        let [name, value, origin] = ["name", "value", "origin"].map(|key| word(&setting[key]));
-        lines.push(format!("  {name:<14} {value}  ({origin})"));
+        let [name, value, origin, given] =
+            ["name", "value", "origin", "given"].map(|key| word(&setting[key]));
+        let why = if given == value { origin } else { format!("{origin}: {given}") };
+        lines.push(format!("  {name:<21} {value}  ({why})"));
+    }
+    if let Some(requests) = report["requests"].as_object() {
+        lines.extend([String::new(), "Requests, where they do not say".into()]);
+        for (name, value) in requests {
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            lines.push(format!("  {name:<21} {value}"));
+        }
     }
     for name in words(&report["unknown_variables"]) {
         lines.push(format!("\nThe environment variable {name} names no setting."));

@@ -101,7 +101,7 @@ fn text(opened: &Opened, census: &Census) -> String {
     ];
     for total in census.classes(config) {
         lines.push(format!(
-            "  {:<36} {:>8}  {:>6} tensors  {:>9.1} M parameters",
+            "  {:<53} {:>8}  {:>6} tensors  {:>9.1} M parameters",
             total.class.name(),
             human(total.bytes),
             total.tensors,
@@ -111,12 +111,12 @@ fn text(opened: &Opened, census: &Census) -> String {
     let round = RoundBytes::of(config, census);
     lines.push(format!("\na round of one token reads {}", human(round.total())));
     for (name, bytes) in [
-        ("attention, shared experts, routers", round.dense),
+        ("attention, shared experts, routers, hyper-connections", round.dense),
         ("routed experts", round.experts),
         ("Engram", round.engram),
         ("embedding and head", round.embeddings),
     ] {
-        lines.push(format!("  {name:<36} {:>8}", human(bytes)));
+        lines.push(format!("  {name:<53} {:>8}", human(bytes)));
     }
     let state = StateBytes::of(config);
     let slot = state.rings + state.draft_rings + state.open_groups;

@@ -29,6 +29,7 @@ impl Origin {
 /// The effective values of one command's settings.
 #[derive(Debug)]
 pub struct Values {
+    command: Command,
     values: BTreeMap<&'static str, (Option<Value>, Origin)>,
 }
 
@@ -46,7 +47,7 @@ impl Values {
         for declared in table::all().filter(|declared| declared.taken_by(command)) {
             values.insert(declared.name, resolve_one(declared, command, flags, &environment)?);
         }
-        Ok(Self { values })
+        Ok(Self { command, values })
     }
 
     /// The value of `setting`; the type's empty value where the command does not take it.
@@ -58,6 +59,16 @@ impl Values {
     pub fn is_default<T>(&self, setting: &Setting<T>) -> bool {
         let value = self.values.get(setting.declared.name);
         value.is_none_or(|(_, origin)| *origin == Origin::Default)
+    }
+
+    /// Where `setting` got its value, as errors name it: the argument, the flag or the variable.
+    pub fn place<T>(&self, setting: &Setting<T>) -> String {
+        let declared = &setting.declared;
+        match self.values.get(declared.name) {
+            Some((_, Origin::Environment)) => declared.variable(),
+            Some((_, Origin::Flag)) => flag_place(declared, self.command),
+            _ => declared.flag(),
+        }
     }
 
     /// Every resolved setting with its value and origin, in the table's order.
@@ -100,10 +111,7 @@ fn from_flags(
         return Ok(flags.get_flag(declared.name).then_some(Value::Switch(true)));
     }
     let Some(texts) = flags.get_many::<String>(declared.name) else { return Ok(None) };
-    let place = match declared.positional.contains(&command) {
-        true => declared.kind.placeholder().to_owned(),
-        false => declared.flag(),
-    };
+    let place = flag_place(declared, command);
     let mut found = None;
     for text in texts {
         let value = read(declared, &place, text)?;
@@ -114,6 +122,14 @@ fn from_flags(
         });
     }
     Ok(found)
+}
+
+/// What `command` calls the setting's place on its command line.
+fn flag_place(declared: &Declared, command: Command) -> String {
+    match declared.positional.contains(&command) {
+        true => declared.kind.placeholder().to_owned(),
+        false => declared.flag(),
+    }
 }
 
 fn read(declared: &Declared, place: &str, text: &str) -> Result<Value, UsageError> {

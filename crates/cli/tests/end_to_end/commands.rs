@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::support::{command, failure, finback, json, stdout, text, vectors};
+use crate::support::{command, failure, failure_of, finback, json, stdout, text, vectors};
 
 fn path(directory: &Path) -> &str {
     directory.to_str().expect("UTF-8")
@@ -44,9 +44,25 @@ fn broken_checkpoints_are_refused_by_name() {
     let missing = tempfile::tempdir().expect("a directory");
     let nowhere = missing.path().join("nowhere");
     refused(&nowhere, &["nowhere"]);
-    let config = nowhere.join("config.json");
-    let reason = format!("error: {}: No such file or directory (os error 2)\n", path(&config));
-    assert_eq!(failure(&["inspect", path(&nowhere)]), (1, reason));
+    let file = missing.path().join("a.gguf");
+    fs::write(&file, "GGUF").expect("writes");
+    for (found, lacks) in [
+        (&*nowhere, "which is not there"),
+        (&*file, "which is no directory"),
+        (missing.path(), "which has no config.json"),
+    ] {
+        let accepted = "a directory with config.json, model.safetensors.index.json and the shards it \
+                        names, or no checkpoint for the embedded demo model";
+        let found = path(found);
+        let reason = format!("found {found}, {lacks}; accepted: {accepted}\n");
+        let inspected = failure(&["inspect", found]);
+        assert_eq!(inspected, (1, format!("error: CHECKPOINT: {reason}")));
+        let run = failure(&["run", "hi", "--checkpoint", found]);
+        assert_eq!(run, (1, format!("error: --checkpoint: {reason}")));
+        let mut plan = command(&["plan"]);
+        plan.env("FINBACK_CHECKPOINT", found);
+        assert_eq!(failure_of(plan), (1, format!("error: FINBACK_CHECKPOINT: {reason}")));
+    }
 
     let shard = "model-00002-of-00005.safetensors";
     let gone = copy("full");

@@ -66,6 +66,70 @@ fn values_out_of_range_are_refused_by_name() {
 }
 
 #[test]
+fn values_that_a_start_refuses_are_named_by_where_they_came_from() {
+    let refused = |variables: &[(&str, &str)], args: &[&str]| {
+        let mut command = command(args);
+        command.envs(variables.iter().copied());
+        failure_of(command)
+    };
+    let (code, message) = refused(&[("FINBACK_POOL_TOKENS", "100000000")], &["plan"]);
+    let start = "error: FINBACK_POOL_TOKENS: found \"100000000\", accepted: 256 to ";
+    assert!(code == 2 && message.starts_with(start), "{message}");
+    let other = if cfg!(target_arch = "aarch64") { "avx2" } else { "neon" };
+    let (code, message) = refused(&[("FINBACK_ISA", other)], &["plan"]);
+    let start = format!("error: FINBACK_ISA: found \"{other}\", accepted here: auto, ");
+    assert!(code == 2 && message.starts_with(&start), "{message}");
+
+    // A file where a directory is to be.
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let name = file.path().to_str().expect("UTF-8");
+    let reason = format!("{name}: kept prefixes cannot be stored there: ");
+    let serve = ["serve", "--port", "0", "--context", "256", "--prompt-cache-dir", name];
+    let (code, message) = refused(&[], &serve);
+    assert!(
+        code == 1 && message.contains(&format!("error: --prompt-cache-dir: {reason}")),
+        "{message}"
+    );
+    let (code, message) = refused(&[("FINBACK_PROMPT_CACHE_DIR", name)], &serve[..5]);
+    let wanted = format!("error: FINBACK_PROMPT_CACHE_DIR: {reason}");
+    assert!(code == 1 && message.contains(&wanted), "{message}");
+}
+
+#[test]
+fn doctor_says_what_settings_come_to_and_whether_that_starts() {
+    let report = doctor(&[], &["--context", "1000", "--parallel", "2", "--isa", "portable"]);
+    for (name, value, origin) in [
+        ("threads", "1", "FINBACK_THREADS"),
+        ("isa", "portable", "--isa"),
+        ("context", "1000", "--context"),
+        ("pool-tokens", "2048", "default"),
+        ("prefill-budget", "256", "default"),
+        ("model-id", "finback-demo", "default"),
+        ("draft-tokens", "5", "default"),
+    ] {
+        assert_eq!(setting(&report, name), (value.into(), origin.into()), "{name}");
+    }
+    let isa = doctor(&[], &[]);
+    assert_ne!(setting(&isa, "isa").0, "auto", "the one that is used");
+    assert_eq!(report["start"]["ready"], true);
+    let requests = &report["requests"];
+    assert_eq!((&requests["temperature"], &requests["thinking"]), (&1.0.into(), &"on".into()));
+    let text = stdout(&["doctor", "--thinking", "off"]);
+    for line in [
+        "pool-tokens           65536  (default: --parallel times --context, less",
+        "thinking              off",
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+    // It does not fail where a start would.
+    let report = doctor(&[], &["--checkpoint", "/no/such/directory"]);
+    assert_eq!(report["start"]["ready"], false);
+    let reason = report["start"]["reason"].as_str().expect("a reason");
+    assert!(reason.starts_with("--checkpoint: found /no/such/directory, "), "{reason}");
+    assert_eq!((&report["requests"], setting(&report, "port").0.as_str()), (&Value::Null, "8080"));
+}
+
+#[test]
 fn an_empty_text_is_a_usage_error() {
     for (args, place) in [
         (&["synth", "--out", ""][..], "--out"),
