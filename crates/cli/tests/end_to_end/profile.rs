@@ -86,7 +86,7 @@ fn a_profile_is_a_table_and_a_trace_whose_times_add_up() {
     assert!(all_steps > 0.0 && all_steps <= all_passes + 1.0, "{all_steps} of {all_passes} us");
     assert!(row(1).zip(row(1).skip(1)).all(|(a, b)| a.end <= b.begin + 0.01), "one by one");
     // From the first token to the last: inside the passes, which are inside the command's own time.
-    let (first, last) = (row(1).next().expect("one"), row(1).last().expect("one"));
+    let (first, last) = (row(1).next().expect("one"), row(1).next_back().expect("one"));
     let took = (last.end - first.begin) / 1e6;
     let decode = reply["timings"]["decode_s"].as_f64().expect("a time");
     assert!(decode <= took && took <= whole, "{decode} s of {took} s of {whole} s");
