@@ -7,11 +7,12 @@ use finback_model::plan::{Verdict, human};
 use finback_protocol::Defaults;
 use serde_json::{Value as Json, json};
 
+use crate::demo;
 use crate::load::{self, Prepared};
 use crate::machine;
 use crate::one_line;
 use crate::output::print;
-use crate::settings::table::{JSON, SETTINGS_DOC};
+use crate::settings::table::{CACHE_DIR, JSON, SETTINGS_DOC};
 use crate::settings::{Declared, Origin, Value, Values, markdown, unknown_variables};
 
 /// Backends by name, each with what this machine has of it.
@@ -46,7 +47,10 @@ fn report(values: &Values) -> Json {
     let (total, available) = machine::memory().unzip();
     // As `serve` does, up to where it would allocate.
     let prepared = load::prepare(values);
-    let effective = prepared.as_ref().map(Prepared::effective).unwrap_or_default();
+    let mut effective = prepared.as_ref().map(Prepared::effective).unwrap_or_default();
+    if let Ok(directory) = demo::cache(values.get(&CACHE_DIR).as_deref()) {
+        effective.push((CACHE_DIR.declared.name, directory.display().to_string()));
+    }
     let settings: Vec<Json> = values
         .list()
         .filter(|(declared, ..)| declared.env)
