@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::anyhow;
 use finback_cpu::simd::Isa;
 use finback_cpu::{CpuOps, CpuOptions};
-use finback_gpu::{ExpertsOn, GpuOps};
+use finback_gpu::{ExpertsOn, GpuOps, Needs, Setup};
 use finback_kernels::device::Device;
 use finback_ops::{Limits, ModelSpec, Ops, StepTimes, Timed};
 
 use crate::device;
 use crate::machine;
 use crate::progress::Progress;
-use crate::settings::table::{BACKEND, ISA, PREFILL_CHUNK, THREADS};
+use crate::settings::table::{BACKEND, EXPERTS_ON, ISA, PREFILL_CHUNK, THREADS};
 use crate::settings::{UsageError, Values};
 
 /// Prompt rows of a piece on a GPU, where nobody said: fewer would not fill it.
@@ -29,6 +29,8 @@ pub enum Backend {
         device: Mutex<Option<Box<dyn Device>>>,
         /// Its [`Device::key`].
         key: String,
+        /// Where the routed experts are.
+        experts: ExpertsOn,
     },
 }
 
@@ -48,12 +50,21 @@ impl Backend {
     /// It is not on this machine.
     pub fn open(values: &Values) -> anyhow::Result<Self> {
         let name = values.get(&BACKEND);
+        let experts = experts_on(values);
         if name == "cpu" {
+            if experts != ExpertsOn::Device {
+                let text = format!(
+                    "{}: found \"host\" beside --backend cpu, which reads all weights there; accepted: \
+                     with --backend cuda",
+                    values.place(&EXPERTS_ON)
+                );
+                return Err(UsageError(text).into());
+            }
             return cpu_options(values).map(Self::Cpu);
         }
         let device = device::open(values, &values.place(&BACKEND), &name)?;
         let key = device.key();
-        Ok(Self::Gpu { device: Mutex::new(Some(device)), key })
+        Ok(Self::Gpu { device: Mutex::new(Some(device)), key, experts })
     }
 
     /// Whether memory is a device's own.
@@ -101,11 +112,21 @@ impl Backend {
         match self {
             Self::Cpu(options) => Ok(CpuOps::workspace_bytes(spec, limits, *options)),
             Self::Gpu { device, .. } => {
-                let device = device.lock().unwrap_or_else(PoisonError::into_inner);
-                let device = device.as_deref().ok_or_else(|| anyhow!("the device was taken"))?;
-                Ok(GpuOps::needs(spec, limits, ExpertsOn::Device, device)?.workspace)
+                Ok(needs(device, spec, limits, ExpertsOn::Device)?.workspace)
             }
         }
+    }
+
+    /// Whether the routed experts stay in the host's memory, where the rest is a device's.
+    pub fn experts_on_host(&self) -> bool {
+        matches!(self, Self::Gpu { experts: ExpertsOn::Host { .. }, .. })
+    }
+
+    /// Bytes of a device's memory for the experts of a step, were they on the host; `None` where they
+    /// cannot be.
+    pub fn places_bytes(&self, spec: &ModelSpec, limits: &Limits) -> Option<u64> {
+        let Self::Gpu { device, .. } = self else { return None };
+        needs(device, spec, limits, ExpertsOn::HOST).ok().map(|needs| needs.scratch)
     }
 
     /// Allocates, and copies the weights where they are not used as they are mapped; gives its steps'
@@ -121,16 +142,36 @@ impl Backend {
     ) -> anyhow::Result<(Box<dyn Ops>, Option<StepTimes>)> {
         match self {
             Self::Cpu(options) => Ok(boxed(CpuOps::new(spec, limits, *options)?, timed)),
-            Self::Gpu { device, .. } => {
+            Self::Gpu { device, experts, .. } => {
                 let device = device.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let device = device.ok_or_else(|| anyhow!("the device was taken"))?;
                 let mut progress = Progress::bytes("weights to the device");
-                let ops = GpuOps::new(spec, limits, device, &mut |done| progress.at(done));
+                let setup = Setup { experts: *experts, ..Setup::default() };
+                let ops = GpuOps::with(spec, limits, setup, device, &mut |done| progress.at(done));
                 progress.finish();
                 Ok(boxed(ops?, timed))
             }
         }
     }
+}
+
+/// Where the settings have the routed experts.
+pub fn experts_on(values: &Values) -> ExpertsOn {
+    match values.get(&EXPERTS_ON).as_str() {
+        "host" => ExpertsOn::HOST,
+        _ => ExpertsOn::Device,
+    }
+}
+
+fn needs(
+    device: &Mutex<Option<Box<dyn Device>>>,
+    spec: &ModelSpec,
+    limits: &Limits,
+    experts: ExpertsOn,
+) -> anyhow::Result<Needs> {
+    let device = device.lock().unwrap_or_else(PoisonError::into_inner);
+    let device = device.as_deref().ok_or_else(|| anyhow!("the device was taken"))?;
+    Ok(GpuOps::needs(spec, limits, experts, device)?)
 }
 
 fn boxed(ops: impl Ops + 'static, timed: bool) -> (Box<dyn Ops>, Option<StepTimes>) {

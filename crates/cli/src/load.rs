@@ -87,6 +87,9 @@ pub fn prepare(values: &Values) -> anyhow::Result<Prepared> {
         drafts,
         memory_bytes: backend.memory()?,
         device: backend.is_device(),
+        experts_on_host: backend.experts_on_host(),
+        places_bytes: backend.places_bytes(&spec, &limits),
+        host_bytes: host,
     };
     limits.blocks = blocks(values, &opened.config, &census, &request)?;
     request.pool_positions = limits.blocks * BLOCK_POSITIONS;

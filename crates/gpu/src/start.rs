@@ -156,7 +156,7 @@ impl GpuOps {
         let mut progress = |_| ();
         let own = finds.share.spec(spec)?;
         let mut memory = Memory::Counted(0);
-        let hosted = hosted(&own, limits, experts, &finds.products, device)?;
+        let hosted = hosted(&own, limits, experts, &finds, device)?;
         let hosted = hosted
             .map(|(room, kernel)| Hosted::new(room, Maps::default(), kernel, &mut memory))
             .transpose()?;
@@ -193,24 +193,8 @@ impl GpuOps {
         Self::with(spec, limits, Setup::default(), device, progress)
     }
 
-    /// As [`GpuOps::new`], but weights of more than `over` bytes are drawn by the device and not read:
-    /// for measuring, where they are not there.
-    ///
-    /// # Errors
-    /// As [`GpuOps::new`].
-    pub fn with_random_weights(
-        spec: Arc<ModelSpec>,
-        limits: Limits,
-        device: Box<dyn Device>,
-        over: usize,
-        progress: &mut dyn FnMut(u64),
-    ) -> Result<Self, OpsError> {
-        let setup = Setup { draw_over: Some(over), ..Setup::default() };
-        Self::with(spec, limits, setup, device, progress)
-    }
-
     /// As [`GpuOps::new`], with what a start may choose. Experts that stay on the host are locked there
-    /// first; `progress` takes their bytes, then those of the weights.
+    /// first: `progress` takes their bytes too, of [`Needs::locked`].
     ///
     /// # Errors
     /// As [`GpuOps::new`]; or a device that cannot read the host's memory.
@@ -228,8 +212,8 @@ impl GpuOps {
             && needs.total() > free as u64
         {
             let mut reason = format!("{} and {} are free", needs.text(), gib(free as u64));
-            if setup.experts == ExpertsOn::Device {
-                let other = Self::needs(&spec, &limits, ExpertsOn::HOST, device.as_ref())?;
+            let other = Self::needs(&spec, &limits, ExpertsOn::HOST, device.as_ref());
+            if let (ExpertsOn::Device, Ok(other)) = (setup.experts, other) {
                 let (wanted, locked) = (gib(other.total()), gib(other.locked));
                 reason += &format!(
                     "; with the routed experts on the host {wanted} are, beside {locked} locked there"
@@ -240,7 +224,7 @@ impl GpuOps {
         }
         let finds = Finds::new(device.as_ref(), spec.numerics)?;
         let own = finds.share.spec(&spec)?;
-        let hosted = match hosted(&own, &limits, setup.experts, &finds.products, device.as_ref())? {
+        let hosted = match hosted(&own, &limits, setup.experts, &finds, device.as_ref())? {
             None => None,
             Some((room, kernel)) => {
                 let mut memory = Memory::Device(device.as_mut());
@@ -249,7 +233,8 @@ impl GpuOps {
             }
         };
         let memory = Memory::Device(device.as_mut());
-        let mut placer = Placer::new(memory, finds.products.tiled, progress)?;
+        let mut after = |done| progress(needs.locked + done);
+        let mut placer = Placer::new(memory, finds.products.tiled, &mut after)?;
         placer.leave_experts(hosted.as_ref());
         if let Some(over) = setup.draw_over {
             placer.draw_over(over)?;
@@ -296,11 +281,16 @@ fn hosted(
     spec: &ModelSpec,
     limits: &Limits,
     experts: ExpertsOn,
-    found: &Found,
+    finds: &Finds,
     device: &dyn Device,
 ) -> Result<Option<(Room, &'static Kernel)>, OpsError> {
     let ExpertsOn::Host { scratch } = experts else { return Ok(None) };
-    let room = Room::new(spec, limits, scratch, found.tiled);
+    if finds.share.is_shared() {
+        // Each would lock parts of pages that another locks.
+        let (backend, reason) = (finds.backend, "experts on the host take one GPU".into());
+        return Err(OpsError::Unsupported { backend, step: "on several GPUs", reason });
+    }
+    let room = Room::new(spec, limits, scratch, finds.products.tiled);
     Ok(Some((room, find(device, "fetch")?)))
 }
 

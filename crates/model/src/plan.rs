@@ -4,7 +4,7 @@ use finback_ops::BLOCK_POSITIONS;
 
 use crate::config::Config;
 use crate::inspect::{Census, StateBytes};
-use crate::names::Class;
+use crate::names::{Class, Weight};
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +25,13 @@ pub struct PlanRequest {
     pub memory_bytes: u64,
     /// Whether that memory is a device's: weights are copied there whole, kept prefixes stay outside.
     pub device: bool,
+    /// Whether the routed experts stay in the map, which the device reads then.
+    pub experts_on_host: bool,
+    /// Bytes of the device's memory that a step's experts take where the others are on the host; `None`
+    /// where they cannot be there.
+    pub places_bytes: Option<u64>,
+    /// Bytes of the host's memory there are beside a device's.
+    pub host_bytes: u64,
 }
 
 /// How an item takes memory.
@@ -39,6 +46,8 @@ pub enum Kind {
     ByRow,
     /// Allocated in host memory, where the rest is a device's.
     Host,
+    /// Mapped, and locked in host memory for a device that reads it there.
+    Locked,
 }
 
 /// One line of a plan.
@@ -96,7 +105,7 @@ pub fn plan(config: &Config, census: &Census, request: &PlanRequest) -> Plan {
     let mut plan = Plan { items, verdict, reason, blocks, position_bytes };
     (plan.verdict, plan.reason) = match refusal(config, request, blocks) {
         Some(reason) => (Verdict::Refused, reason),
-        None if request.device => weigh_on_device(&plan, request.memory_bytes),
+        None if request.device => weigh_on_device(config, census, &plan, request),
         None => weigh(&plan, request.memory_bytes),
     };
     plan
@@ -128,19 +137,28 @@ fn items(config: &Config, census: &Census, r: &PlanRequest, blocks: usize) -> Ve
     let state = StateBytes::of(config);
     let (slots, window) = (r.slots as u64, config.sliding_window);
     let tables = census.table_bytes();
-    let drafts = census.bytes(|w| w.class == Class::Drafts);
-    let target = census.bytes(|w| w.class != Class::Drafts) - tables;
+    let locked = if r.device && r.experts_on_host { experts(census) } else { [0; 2] };
+    let drafts = census.bytes(|w| w.class == Class::Drafts) - locked[1];
+    let target = census.bytes(|w| w.class != Class::Drafts) - tables - locked[0];
     let item = |name, bytes, kind, how| PlanItem { name, bytes, kind, how };
     let (weights, cache) = match r.device {
         true => (Kind::Allocated, Kind::Host),
         false => (Kind::Mapped, Kind::Allocated),
     };
+    let rest = if locked[0] > 0 { ", without routed experts" } else { "" };
     let mut items = vec![item(
         "weights",
         target,
         weights,
-        format!("{} layers, embedding and head, as stored", config.num_hidden_layers),
+        format!("{} layers, embedding and head, as stored{rest}", config.num_hidden_layers),
     )];
+    let used = if r.drafts { locked[0] + locked[1] } else { locked[0] };
+    if used > 0 {
+        let how = format!("{} a layer, read by the device over the bus", config.n_routed_experts);
+        items.push(item("routed experts", used, Kind::Locked, how));
+        let how = "the experts of a step, on the device".to_owned();
+        items.push(item("expert places", r.places_bytes.unwrap_or(0), Kind::Allocated, how));
+    }
     if let Some(engram) = &config.engram {
         let rows: usize = engram.num_embeddings.iter().sum();
         let how = format!("{rows} rows in {} tables, read by row", engram.layer_ids.len());
@@ -150,7 +168,7 @@ fn items(config: &Config, census: &Census, r: &PlanRequest, blocks: usize) -> Ve
         format!("{layers} layers x {window} rows x {} B x {slots} slots", state.window_row)
     };
     if let Some(d) = config.drafts.as_ref().filter(|_| r.drafts) {
-        let how = format!("{} draft blocks, as stored", d.layers);
+        let how = format!("{} draft blocks, as stored{rest}", d.layers);
         items.push(item("drafter weights", drafts, weights, how));
         let bytes = slots * state.draft_rings;
         items.push(item("drafter rings", bytes, Kind::Allocated, ring(d.layers)));
@@ -219,18 +237,54 @@ fn weigh(plan: &Plan, memory: u64) -> (Verdict, String) {
     (Verdict::Fits, format!("{a} to allocate + {m} of weights = {sum} of {all}"))
 }
 
-/// A device holds all of it or none: nothing is read from the disk in a round.
-fn weigh_on_device(plan: &Plan, memory: u64) -> (Verdict, String) {
-    let allocated = plan.bytes(Kind::Allocated);
-    let [sum, all] = [allocated, memory].map(human);
+/// Bytes of the routed experts, of the target and of the draft blocks.
+fn experts(census: &Census) -> [u64; 2] {
+    let routed = |w: &Weight| w.name.contains(".ffn.experts.");
+    [
+        census.bytes(|w| w.class == Class::Experts),
+        census.bytes(|w| w.class == Class::Drafts && routed(w)),
+    ]
+}
+
+/// A device holds all of it or none: nothing is read from the disk in a round. Routed experts may lie on
+/// the host, whose memory holds all of those.
+fn weigh_on_device(
+    config: &Config,
+    census: &Census,
+    plan: &Plan,
+    request: &PlanRequest,
+) -> (Verdict, String) {
+    let (memory, host) = (request.memory_bytes, request.host_bytes);
+    let (allocated, locked) = (plan.bytes(Kind::Allocated), plan.bytes(Kind::Locked));
+    let [sum, all, experts, here] = [allocated, memory, locked, host].map(human);
+    if allocated <= memory && locked > host {
+        let text =
+            format!("{experts} of routed experts to lock is more than {here} of host memory");
+        return (Verdict::Refused, text);
+    }
     if allocated <= memory {
-        return (Verdict::Fits, format!("{sum} to allocate of {all} free on the device"));
+        let on_host = if locked > 0 {
+            format!(", {experts} to lock of {here} of host memory")
+        } else {
+            String::new()
+        };
+        return (Verdict::Fits, format!("{sum} to allocate of {all} free on the device{on_host}"));
     }
     let large = plan.items.iter().filter(|item| item.kind == Kind::Allocated);
     let parts: Vec<String> =
         large.map(|item| format!("{} {}", item.name, human(item.bytes))).collect();
-    let parts = parts.join(" + ");
-    (Verdict::Refused, format!("{parts} = {sum} is more than {all} free on the device"))
+    let mut text = format!("{} = {sum} is more than {all} free on the device", parts.join(" + "));
+    if !request.experts_on_host && request.places_bytes.is_some() {
+        // The same with what `--experts-on host` changes.
+        let other = PlanRequest { experts_on_host: true, ..*request };
+        let items = items(config, census, &other, plan.blocks);
+        let of = |kind| human(items.iter().filter(|i| i.kind == kind).map(|i| i.bytes).sum());
+        let (wanted, lock) = (of(Kind::Allocated), of(Kind::Locked));
+        text += &format!(
+            "; --experts-on host needs {wanted} there and locks {lock} of {here} of host memory"
+        );
+    }
+    (Verdict::Refused, text)
 }
 
 /// Bytes for a reader, in decimal units, three digits or so.
@@ -250,148 +304,4 @@ pub fn human(bytes: u64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::inspect::tests::release;
-
-    fn request() -> PlanRequest {
-        PlanRequest {
-            slots: 4,
-            context: 65536,
-            pool_positions: 131_072,
-            cache_bytes: 0,
-            workspace_bytes: 1_000_000_000,
-            drafts: true,
-            memory_bytes: 400_000_000_000,
-            device: false,
-        }
-    }
-
-    fn release_plan(request: PlanRequest) -> Plan {
-        plan(&release(), &Census::released(&release()), &request)
-    }
-
-    #[test]
-    fn every_byte_is_counted_once() {
-        let p = release_plan(request());
-        let census = Census::released(&release());
-        let stored: u64 = census.bytes(|_| true);
-        assert_eq!(p.bytes(Kind::Mapped) + p.bytes(Kind::ByRow), stored);
-        let want = 131_072 * 890 + 4 * 43 * 128 * 528 + 4 * 12288 + 1_000_000_000;
-        assert_eq!(p.bytes(Kind::Allocated), want);
-        assert_eq!(p.blocks, 512);
-        let pool = p.items.iter().find(|i| i.name == "KV pool").unwrap();
-        assert_eq!(pool.how, "512 blocks x 256 positions x 890 B");
-        let plain = release_plan(PlanRequest { drafts: false, ..request() });
-        assert!(plain.items.iter().all(|i| !i.name.starts_with("drafter")));
-    }
-
-    #[test]
-    fn verdicts_say_their_arithmetic() {
-        let p = release_plan(request());
-        assert_eq!(p.verdict, Verdict::Fits, "{}", p.reason);
-        assert!(p.reason.starts_with("1.13 GB to allocate + "), "{}", p.reason);
-
-        let p = release_plan(PlanRequest { memory_bytes: 24_000_000_000, ..request() });
-        assert_eq!(p.verdict, Verdict::FitsFromDisk);
-        assert!(p.reason.starts_with("1.13 GB to allocate leaves 22.9 GB of 24.0 GB for "));
-
-        let p = release_plan(PlanRequest { memory_bytes: 1_000_000_000, ..request() });
-        assert_eq!(p.verdict, Verdict::Refused);
-        assert_eq!(
-            p.reason,
-            "1.13 GB to allocate is more than 1.00 GB of memory, of which the KV pool (--pool-tokens) \
-             is 117 MB: 512 blocks x 256 positions x 890 B"
-        );
-    }
-
-    #[test]
-    fn a_device_holds_the_weights_or_refuses_them() {
-        let request = |memory_bytes| PlanRequest {
-            memory_bytes,
-            device: true,
-            cache_bytes: 5_000_000,
-            ..request()
-        };
-        let p = release_plan(request(400_000_000_000));
-        let host = release_plan(super::tests::request());
-        let held = host.bytes(Kind::Allocated) + host.bytes(Kind::Mapped);
-        assert_eq!((p.verdict, p.bytes(Kind::Allocated)), (Verdict::Fits, held), "{}", p.reason);
-        assert_eq!((p.bytes(Kind::Mapped), p.bytes(Kind::Host)), (0, 5_000_000));
-        assert_eq!(release_plan(request(held)).verdict, Verdict::Fits);
-        let p = release_plan(request(held - 1));
-        assert_eq!(p.verdict, Verdict::Refused);
-        assert!(p.reason.starts_with("weights ") && p.reason.contains(" + workspace 1.00 GB = "));
-        assert!(p.reason.ends_with(" free on the device"), "{}", p.reason);
-    }
-
-    #[test]
-    fn a_pool_is_cut_to_what_memory_holds() {
-        let fits = |memory_bytes| {
-            let request = PlanRequest { memory_bytes, ..request() };
-            pool_that_fits(&release(), &Census::released(&release()), &request)
-        };
-        assert_eq!(fits(400_000_000_000), 131_072);
-        assert_eq!(fits(u64::MAX), 131_072);
-        let rest = 4 * 43 * 128 * 528 + 4 * 12288 + 1_000_000_000;
-        // Weights do not fit anyway: they leave the pool what is not allocated.
-        assert_eq!(fits(rest + 300 * 256 * 890), 300 * 256);
-        assert_eq!(fits(rest + 300 * 256 * 890 - 1), 299 * 256);
-        // One context stays, and is refused by the plan.
-        assert_eq!(fits(rest), 65536);
-        let cached = PlanRequest {
-            cache_bytes: 256 * 890,
-            memory_bytes: rest + 300 * 256 * 890,
-            ..request()
-        };
-        let cached = pool_that_fits(&release(), &Census::released(&release()), &cached);
-        assert_eq!(cached, 299 * 256);
-    }
-
-    #[test]
-    fn requests_that_cannot_work_are_refused_by_name() {
-        let say = |r: PlanRequest| {
-            let p = release_plan(r);
-            assert_eq!(p.verdict, Verdict::Refused);
-            p.reason
-        };
-        assert_eq!(
-            say(PlanRequest { slots: 0, ..request() }),
-            "0 slots of 65536 positions: at least 1 of each"
-        );
-        assert_eq!(
-            say(PlanRequest { context: 2_000_000, ..request() }),
-            "a context of 2000000: the model was made for 1048576"
-        );
-        assert_eq!(
-            say(PlanRequest { pool_positions: 1000, ..request() }),
-            "a pool of 1024 positions: too small for one context of 65536"
-        );
-        let plan = release_plan(PlanRequest { cache_bytes: 1_000_000, ..request() });
-        assert_eq!(
-            plan.reason,
-            "a prefix cache (--prompt-cache-gib) of 1.00 MB: one prefix takes 2.92 MB outside the pool; \
-             0 keeps none"
-        );
-    }
-
-    #[test]
-    fn bytes_read_well() {
-        let cases = [
-            (0, "0 B"),
-            (999, "999 B"),
-            (1000, "1.00 kB"),
-            (9_994, "9.99 kB"),
-            (9_995, "10.0 kB"),
-            (99_949, "99.9 kB"),
-            (99_950, "100 kB"),
-            (999_499, "999 kB"),
-            (999_500, "1.00 MB"),
-            (12_900_000_000, "12.9 GB"),
-            (u64::MAX, "18447 PB"),
-        ];
-        for (bytes, text) in cases {
-            assert_eq!(human(bytes), text);
-        }
-    }
-}
+mod tests;

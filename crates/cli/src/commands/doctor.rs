@@ -21,8 +21,10 @@ fn backends() -> [(&'static str, String); 3] {
         Ok(about) => {
             let (major, minor) = about.capability;
             let (cuda, memory) = (about.driver, human(about.memory as u64));
+            let maps = if about.reads_maps { "takes" } else { "does not take" };
             format!(
-                "{}, compute capability {major}.{minor}, {memory}, driver for CUDA {}.{}",
+                "{}, compute capability {major}.{minor}, {memory}, driver for CUDA {}.{}, {maps} \
+                 --experts-on host",
                 about.name,
                 cuda / 1000,
                 cuda % 1000 / 10

@@ -46,6 +46,7 @@ fn kind(kind: Kind) -> &'static str {
         Kind::Mapped => "mapped",
         Kind::ByRow => "by row",
         Kind::Host => "host",
+        Kind::Locked => "locked",
     }
 }
 
@@ -78,6 +79,7 @@ fn to_json(plan: &Plan, context: usize) -> Value {
         "mapped_bytes": plan.bytes(Kind::Mapped),
         "by_row_bytes": plan.bytes(Kind::ByRow),
         "host_bytes": plan.bytes(Kind::Host),
+        "locked_bytes": plan.bytes(Kind::Locked),
         "items": items,
     })
 }

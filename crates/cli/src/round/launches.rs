@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use finback_kernels::device::{Device, DeviceError, Findings, Launch};
+use finback_kernels::device::{Device, DeviceError, Findings, HostMemory, Launch};
 use finback_kernels::manifest::Kernel;
 use finback_kernels::tape::Tape;
 use serde_json::{Value, json};
@@ -36,6 +36,10 @@ impl Device for Blank {
     }
     fn free_memory(&mut self) -> Result<Option<usize>, DeviceError> {
         Ok(None)
+    }
+    fn register(&mut self, memory: Box<dyn HostMemory>) -> Result<u64, DeviceError> {
+        // Where it lies: nothing reads it.
+        Ok(memory.bytes().as_ptr().addr() as u64)
     }
     fn clear(&mut self) {
         self.next = 256;

@@ -15,12 +15,13 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use finback_checkpoint::{Checkpoint, read_file};
-use finback_gpu::GpuOps;
+use finback_gpu::{ExpertsOn, GpuOps, Setup};
 use finback_kernels::device::Device;
 use finback_model::synth::{self, SynthOptions, Vocabulary};
 use finback_model::{Config, ModelRunner, WINDOW_ROWS, spec};
 use finback_ops::{BLOCK_POSITIONS, Limits, ModelSpec, Numerics};
 
+use crate::backend::experts_on;
 use crate::device;
 use crate::outfile::Temporary;
 use crate::progress::Progress;
@@ -60,7 +61,8 @@ pub fn run(values: &Values) -> anyhow::Result<Report> {
     let mut report = Report::new(values.get(&DEVICE), read, matmul);
     let directory = scratch()?;
     let (config, spec) = model(values, &directory)?;
-    report.about(&spec);
+    let experts = experts_on(values);
+    report.about(&spec, experts);
     let pieces = values.get(&PROMPT_PIECES);
     let depths = values.get(&DEPTHS);
     let piece = piece(values);
@@ -71,17 +73,17 @@ pub fn run(values: &Values) -> anyhow::Result<Report> {
     };
     let limits = limits(&config, if pieces { 1 } else { SLOTS }, piece, positions);
     if pieces {
-        let (mut runner, watch) = start(spec.clone(), limits, device)?;
+        let (mut runner, watch) = start(spec.clone(), limits, experts, device)?;
         let depths = depths.into_iter().map(|depth| depth as usize).collect();
         prompt::measure(&mut runner, &watch, &spec, piece, depths, &mut report)?;
     } else {
         let plan = decode::Plan { depth: values.get(&DEPTH), rounds: values.get(&ROUNDS), piece };
-        let (mut runner, watch) = start(spec.clone(), limits, device)?;
+        let (mut runner, watch) = start(spec.clone(), limits, experts, device)?;
         decode::measure(&mut runner, &watch, &spec, plan, false, &mut report)?;
         drop(runner);
         let device = watch.into_device()?;
         let same = decode::same_experts(spec);
-        let (mut runner, watch) = start(same.clone(), limits, device)?;
+        let (mut runner, watch) = start(same.clone(), limits, experts, device)?;
         decode::measure(&mut runner, &watch, &same, plan, true, &mut report)?;
     }
     Ok(report)
@@ -97,7 +99,7 @@ pub fn list(values: &Values) -> anyhow::Result<Vec<Listed>> {
     let plan = decode::Plan { depth: values.get(&DEPTH), rounds: 1, piece: piece(values) };
     let limits = limits(&config, SLOTS, plan.piece, plan.depth + 64 * WINDOW_ROWS);
     let device = Blank::new(values.get(&GPU_ATTENTION) != "portable");
-    let (mut runner, watch) = start(spec.clone(), limits, Box::new(device))?;
+    let (mut runner, watch) = start(spec.clone(), limits, experts_on(values), Box::new(device))?;
     decode::list(&mut runner, &watch, &spec, plan)
 }
 
@@ -154,18 +156,15 @@ fn open(values: &Values) -> anyhow::Result<(Box<dyn Device>, Option<f64>)> {
 fn start(
     spec: ModelSpec,
     limits: Limits,
+    experts: ExpertsOn,
     device: Box<dyn Device>,
 ) -> anyhow::Result<(ModelRunner, Watch)> {
     let watch = Watch::over(device);
     let mut progress = Progress::bytes("drawing weights");
     let spec = Arc::new(spec);
-    let ops = GpuOps::with_random_weights(
-        Arc::clone(&spec),
-        limits,
-        watch.device(),
-        HOLE_BYTES,
-        &mut |done| progress.at(done),
-    );
+    let setup = Setup { experts, draw_over: Some(HOLE_BYTES) };
+    let (own, device) = (Arc::clone(&spec), watch.device());
+    let ops = GpuOps::with(own, limits, setup, device, &mut |done| progress.at(done));
     progress.finish();
     Ok((ModelRunner::new(Box::new(ops?), spec), watch))
 }

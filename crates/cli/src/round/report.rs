@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use finback_gpu::ExpertsOn;
 use finback_model::plan::human;
 use finback_ops::ModelSpec;
 use serde_json::{Value, json};
@@ -65,6 +66,8 @@ pub struct Report {
     matmul: Option<f64>,
     layers: usize,
     experts: usize,
+    /// Whether the routed ones are read over the bus.
+    on_host: bool,
     layer_bytes: f64,
     /// Rounds, in order.
     pub rounds: Vec<Round>,
@@ -76,11 +79,13 @@ impl Report {
     /// Nothing measured but the device's rates.
     pub fn new(device: String, read: f64, matmul: Option<f64>) -> Self {
         let (rounds, pieces) = (Vec::new(), Vec::new());
-        Self { device, read, matmul, layers: 0, experts: 0, layer_bytes: 0.0, rounds, pieces }
+        let (layers, experts, on_host, layer_bytes) = (0, 0, false, 0.0);
+        Self { device, read, matmul, layers, experts, on_host, layer_bytes, rounds, pieces }
     }
 
     /// Says what is measured.
-    pub fn about(&mut self, spec: &ModelSpec) {
+    pub fn about(&mut self, spec: &ModelSpec, experts: ExpertsOn) {
+        self.on_host = experts != ExpertsOn::Device;
         self.layers = spec.layers.len();
         self.experts = spec.layers.first().map_or(0, |layer| layer.ffn.experts.len());
         let one = spec.layers.iter().map(|layer| work::layer_bytes(layer, 1, true));
@@ -90,7 +95,7 @@ impl Report {
     /// As lines.
     pub fn text(&self) -> String {
         let mut text = format!(
-            "device {}: reads {}/s{}\n{} layers of {} experts; a row reads {} a layer, on average\n",
+            "device {}: reads {}/s{}\n{} layers of {} experts{}; a row reads {} a layer, on average\n",
             self.device,
             human(self.read as u64),
             match self.matmul {
@@ -99,6 +104,7 @@ impl Report {
             },
             self.layers,
             self.experts,
+            if self.on_host { " on the host" } else { "" },
             human(self.layer_bytes as u64),
         );
         // Writing to a string cannot fail.
@@ -206,7 +212,7 @@ impl Report {
         json!({
             "device": self.device, "read_bytes_per_second": self.read,
             "matmul_operations_per_second": self.matmul, "layers": self.layers,
-            "experts": self.experts, "rounds": rounds, "pieces": pieces,
+            "experts": self.experts, "experts_on_host": self.on_host, "rounds": rounds, "pieces": pieces,
         })
     }
 }

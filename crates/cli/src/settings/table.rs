@@ -38,6 +38,7 @@ static ALL: &[&Declared] = &[
     &CACHE_DIR.declared,
     &BACKEND.declared,
     &GPU_ATTENTION.declared,
+    &EXPERTS_ON.declared,
     &THREADS.declared,
     &ISA.declared,
     &CONTEXT.declared,
@@ -187,6 +188,18 @@ pub static GPU_ATTENTION: Setting<String> = Setting::new(Declared {
     commands: &[Serve, Run, Chat, Plan, Doctor, BenchRound],
     help: "Attention and its selection on a GPU: by kernels for any, or at the release's widths on \
            tensor cores, whose kernels were measured one by one but never in a whole model",
+    ..BASE
+});
+
+/// Where a GPU's routed experts are.
+pub static EXPERTS_ON: Setting<String> = Setting::new(Declared {
+    name: "experts-on",
+    kind: Kind::Choice(&["device", "host"]),
+    default: "device",
+    category: Category::Resources,
+    commands: &[Serve, Run, Chat, Plan, Doctor, BenchRound],
+    help: "Where a GPU's routed experts are: copied to its memory, or left in the mapped checkpoint, which \
+           is locked in host memory and read over the bus by every round; replies are the same",
     ..BASE
 });
 

@@ -7,6 +7,7 @@
 mod adjust;
 mod agree;
 mod contract;
+mod hosted;
 mod load;
 #[path = "../../../cpu/tests/it/rows.rs"]
 mod rows;

@@ -4,12 +4,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use finback_gpu::{ExpertsOn, GpuOps, Setup};
-use finback_kernels::device::{Device, DeviceError, Findings, HostMemory, Launch, emu};
+use finback_kernels::device::{
+    Device, DeviceError, Findings, HostMemory, Launch, emu, emu_with_tiles,
+};
 use finback_kernels::manifest::Kernel;
+use finback_kernels::seated::emu_group;
 use finback_model::{DraftRequest, ModelRunner, Runner, Window};
 use finback_ops::{ModelSpec, Numerics, OpsError, Penalties, Sampling};
 
 use crate::load::{bits, ids, limits, prompt, runner, spec_of, step, tiny, write_tiny};
+use crate::shared::shareable;
 use crate::watched::Watched;
 
 /// Places for so many of the model's experts.
@@ -61,6 +65,30 @@ fn experts_on_the_host_have_the_bits_of_those_on_the_device() {
             assert!(outcome(r) == resident, "{numerics:?} {experts:?}");
         }
     }
+}
+
+#[test]
+fn tiles_of_experts_on_the_host_are_those_on_the_device() {
+    let spec = shareable(Numerics::RELEASE);
+    let run = |experts| {
+        let (setup, device) = (Setup { experts, ..Setup::default() }, emu_with_tiles().unwrap());
+        let ops = GpuOps::with(spec.clone(), limits(1), setup, device, &mut |_| ()).unwrap();
+        let (mut r, notes) = Watched::over(ops, &spec, false);
+        let rows = prompt(&mut r, 0, &ids(9), 160, 2);
+        let token = r.finish(0, Sampling::GREEDY, &[], false).unwrap().token.unwrap();
+        notes.lock().unwrap().tapes.clear();
+        let choice = step(&mut r, 0, token);
+        let tapes = std::mem::take(&mut notes.lock().unwrap().tapes);
+        let named = |name: &str| tapes[0].launches().filter(|l| l.kernel.name == name).count();
+        let arranged = named("arrange_fp4");
+        ((bits(&rows), token, bits(&[choice.logits.unwrap()]), r.state(0).unwrap()), arranged)
+    };
+    let (resident, arranged) = run(ExpertsOn::Device);
+    assert_eq!(arranged, 0);
+    // A step of one row uses two experts, one at a time: w1 and w3, then w2.
+    let (host, arranged) = run(places(1));
+    assert_eq!(arranged, 2 * 3 * spec.layers.len());
+    assert!(host == resident);
 }
 
 /// Moves all tensors of a checkpoint's shards by some bytes.
@@ -201,4 +229,13 @@ fn a_device_that_cannot_lock_a_shard_is_refused_by_its_name() {
     assert!(error.contains("experts on the host: model-"), "{error}");
     assert!(error.contains(".safetensors, bytes "), "{error}");
     assert!(error.ends_with("bytes cannot be locked") && !error.contains('\n'), "{error}");
+}
+
+#[test]
+fn several_devices_keep_their_experts() {
+    let (spec, devices) = (shareable(Numerics::RELEASE), emu_group(2).unwrap());
+    let needs = |experts| GpuOps::needs(&spec, &limits(1), experts, devices[0].as_ref());
+    assert!(needs(ExpertsOn::Device).is_ok());
+    let text = needs(ExpertsOn::HOST).unwrap_err().to_string();
+    assert!(text.ends_with("on several GPUs: experts on the host take one GPU"), "{text}");
 }
