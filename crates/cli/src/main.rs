@@ -1,6 +1,7 @@
 //! The finback binary: settings, commands and the terminal.
 //!
-//! Exit codes: 0 done, 1 failed, 2 a mistake on the command line or in the environment.
+//! Exit codes: 0 done, 1 failed, 2 a mistake on the command line or in the environment, 130 and 143 ended by
+//! Ctrl-C or SIGTERM.
 
 mod backend;
 mod commands;
