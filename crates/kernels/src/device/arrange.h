@@ -42,21 +42,20 @@ struct Arranged {
 
 // Group y counts the steps of one weight, or with `groups` of several, one after another: those whose
 // (weight, start, end) has no rows are left alone.
-DEVICE Arranged arranged(ARGS_REF(ArrangeArgs) args, u32 y) {
+DEVICE void arranged(ARGS_REF(ArrangeArgs) args, u32 y, THREAD Arranged& a) {
     const u32 steps = args.inputs / TILE_INPUTS, which = y / steps;
     const u64 from = PLANTED(FAULT_ARRANGE_WRONG_PLACE) && which > 0 ? which - 1u : which;
-    Arranged a;
     a.weight = args.weight + from * args.weight_bytes;
     a.scale = args.scale + from * args.scale_bytes;
     a.out = args.out + which * args.out_bytes;
     a.step = y % steps;
     a.used = args.groups ? args.groups[which * 3u + 1u] < args.groups[which * 3u + 2u] : true;
-    return a;
 }
 
 // One group for a tile and a step. Tile x of the weight becomes tile first + x * apart of `tiles`.
 KERNEL(arrange_fp8, ArrangeArgs) {
-    const Arranged a = arranged(args, GROUP_Y);
+    Arranged a;
+    arranged(args, GROUP_Y, a);
     if (!a.used) return;
     const u64 place = args.first + u64(GROUP_X) * args.apart, steps = args.inputs / TILE_INPUTS;
     const u32 output = GROUP_X * TILE_OUTPUTS, step = a.step, lane = LANE;
@@ -79,7 +78,8 @@ KERNEL(arrange_fp8, ArrangeArgs) {
 }
 
 KERNEL(arrange_fp4, ArrangeArgs) {
-    const Arranged a = arranged(args, GROUP_Y);
+    Arranged a;
+    arranged(args, GROUP_Y, a);
     if (!a.used) return;
     const u64 place = args.first + u64(GROUP_X) * args.apart, steps = args.inputs / TILE_INPUTS;
     const u32 output = GROUP_X * TILE_OUTPUTS, step = a.step, lane = LANE;
@@ -103,7 +103,8 @@ KERNEL(arrange_fp4, ArrangeArgs) {
 }
 
 KERNEL(arrange_bf16, ArrangeArgs) {
-    const Arranged a = arranged(args, GROUP_Y);
+    Arranged a;
+    arranged(args, GROUP_Y, a);
     if (!a.used) return;
     const u64 place = args.first + u64(GROUP_X) * args.apart, steps = args.inputs / TILE_INPUTS;
     const u32 output = GROUP_X * TILE_OUTPUTS, step = a.step, lane = LANE;
