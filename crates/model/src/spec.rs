@@ -1,6 +1,6 @@
 //! From a checkpoint and its config to the model as a backend sees it.
 
-use finback_checkpoint::Checkpoint;
+use finback_checkpoint::{Advice, Checkpoint};
 use finback_ops::{
     Attention, Compressor, Dims, Drafter, EngramLayer, Expert, Ffn, Hyper, Indexer, KvSource,
     LayerSpec, ModelSpec, Numerics,
@@ -217,6 +217,9 @@ impl Loader<'_> {
 
     fn engram(&self, p: &str, which: usize) -> LoadResult<EngramLayer> {
         let (table, table_scale) = self.weights.table(&format!("{p}.engram.embed.weight"))?;
+        // A row is read alone: what the system reads ahead of it is never used.
+        table.advise(Advice::Random);
+        table_scale.advise(Advice::Random);
         let q = self.weights.vector(&format!("{p}.engram.q_weight"))?;
         let k = self.weights.vector(&format!("{p}.engram.k_weight"))?;
         Ok(EngramLayer {
