@@ -45,6 +45,13 @@ const unsigned TURNS[4] = {1, 8, 64, 1u << 30};
 
 Fiber& own() { return machine().fibers[machine().current]; }
 
+void become(unsigned fiber) {
+    Machine& m = machine();
+    m.current = fiber;
+    m.rank = fiber >= m.lanes ? 1 : 0;
+    m.lane = fiber - m.rank * m.lanes;
+}
+
 void switch_away() {
     Machine& m = machine();
     Fiber& from = own();
@@ -53,7 +60,7 @@ void switch_away() {
         m.place = (m.place + 1) % WARP_LANES;
         const unsigned next = warp + m.order[m.place];
         if (m.fibers[next].state == READY && next != m.current) {
-            m.current = next;
+            become(next);
             return finback_fiber_switch(&from.at, m.fibers[next].at);
         }
     }
@@ -62,17 +69,15 @@ void switch_away() {
 
 void enter() {
     machine().kernel(machine().args);
-    machine().done[machine().current / machine().lanes]++;
+    machine().done[machine().rank]++;
     pause(DONE);
     abort();  // A lane that is done is not run again.
 }
 
 void prepare(unsigned fiber) {
     Machine& m = machine();
-    char* bottom = m.stacks + fiber * STACK;
-    memcpy(bottom, &CANARY, sizeof CANARY);
     // The stack is aligned to 16 where a call would leave it.
-    void** frame = reinterpret_cast<void**>(bottom + STACK - 32) - TOP;
+    void** frame = reinterpret_cast<void**>(m.stacks + (fiber + 1) * STACK - 32) - TOP;
     memset(frame, 0, (TOP + 1) * sizeof(void*));
     frame[RETURN] = reinterpret_cast<void*>(&enter);
     m.fibers[fiber] = Fiber{frame, READY, 0, nullptr, 0, 0};
@@ -118,7 +123,7 @@ bool choose() {
             Fiber& fiber = m.fibers[lane];
             if (fiber.state == WAITS && turned(fiber.signal, fiber.parity)) fiber.state = READY;
             if (fiber.state != READY) continue;
-            m.current = lane;
+            become(lane);
             return true;
         }
     }
@@ -137,10 +142,7 @@ void run_groups() {
     m.group_epoch = ++m.epoch;
     spoil_shared();
     m.deliveries.clear();
-    for (Meeting& meeting : m.warps) meeting.here = 0;
-    for (Meeting& meeting : m.fours) meeting.here = 0;
-    for (Meeting& meeting : m.groups) meeting.here = 0;
-    m.cluster.here = 0;
+    memset(m.meetings, 0, sizeof m.meetings);
     for (unsigned& done : m.done) done = 0;
     for (unsigned i = 0; i < m.lanes * m.beside; i++) prepare(i);
     order_warps();
@@ -162,11 +164,16 @@ void run_groups() {
     }
 }
 
-unsigned stack_overflowed() {
+// Marks where stacks end, or sees whether the marks stand.
+void mark_stacks() {
+    Machine& m = machine();
+    for (unsigned i = 0; i < m.lanes * m.beside; i++) memcpy(m.stacks + i * STACK, &CANARY, sizeof CANARY);
+}
+bool stacks_held() {
     Machine& m = machine();
     for (unsigned i = 0; i < m.lanes * m.beside; i++)
-        if (memcmp(m.stacks + i * STACK, &CANARY, sizeof CANARY) != 0) return i + 1;
-    return 0;
+        if (memcmp(m.stacks + i * STACK, &CANARY, sizeof CANARY) != 0) return false;
+    return true;
 }
 
 struct sigaction before[4];
@@ -174,8 +181,8 @@ const int SIGNALS[4] = {SIGSEGV, SIGBUS, SIGILL, SIGTRAP};
 
 // An access that faults ends the launch, not the process, where a lane made it.
 void faulted(int number, siginfo_t* info, void* context) {
-    Machine& m = machine();
-    if (m.inside) {
+    if (own_machine && machine().inside) {
+        Machine& m = machine();
         const bool memory = number == SIGSEGV || number == SIGBUS;
         const unsigned kind = !memory ? FAULT_RULE : in_shared(info->si_addr) ? FAULT_SHARED : FAULT_MEMORY;
         m.broken = Fault{reinterpret_cast<unsigned long long>(info->si_addr), kind, lane(), m.x, group_y()};
@@ -201,30 +208,33 @@ void watch_faults() {
     (void)watched;
 }
 
-Meeting& meeting_of(Company company, unsigned fiber, unsigned& first, unsigned& count) {
-    Machine& m = machine();
-    if (company == CLUSTER) return first = 0, count = m.lanes * m.beside, m.cluster;
-    count = company == WARP ? WARP_LANES : company == FOUR_WARPS ? 4 * WARP_LANES : m.lanes;
-    first = fiber / count * count;
-    Meeting* all = company == WARP ? m.warps : company == FOUR_WARPS ? m.fours : m.groups;
-    return all[fiber / count];
+// Which meeting of the company's, and the lanes that come to it.
+struct Table {
+    unsigned place, lanes;
+};
+Table table_of(Company company) {
+    const Machine& m = machine();
+    if (company == WARP) return Table{m.current / WARP_LANES, WARP_LANES};
+    if (company == FOUR_WARPS) return Table{m.current / (4 * WARP_LANES), 4 * WARP_LANES};
+    return company == GROUP ? Table{m.rank, m.lanes} : Table{0, m.lanes * m.beside};
 }
+
+struct Owner {
+    ~Owner() { delete own_machine; }
+};
 
 }  // namespace
 
-Machine& machine() {
-    static thread_local Machine own;
-    return own;
-}
+thread_local Machine* own_machine = nullptr;
 
 Machine::~Machine() {
     free(stacks);
     for (char* room : shared) free_shared(room);
 }
 
-unsigned lane() { return machine().current % machine().lanes; }
+unsigned lane() { return machine().lane; }
 unsigned group_x() { return machine().x; }
-unsigned group_y() { return machine().y + machine().current / machine().lanes; }
+unsigned group_y() { return machine().y + machine().rank; }
 unsigned groups_x() { return machine().groups_x; }
 unsigned planted() { return machine().fault; }
 unsigned epoch() { return machine().epoch; }
@@ -253,14 +263,15 @@ void pause(State state) {
 void meet(Company company, Together together, void* brought) {
     Machine& m = machine();
     const unsigned me = m.current;
-    unsigned first, count;
-    Meeting& meeting = meeting_of(company, me, first, count);
+    const Table table = table_of(company);
+    const unsigned count = table.lanes, first = table.place * count;
+    Meeting& meeting = m.meetings[company][table.place];
     if (meeting.here == 0) meeting.together = together;
     if (meeting.together != together) note(&Report::diverged);
-    meeting.brought[me - first] = brought;
+    m.brought[company][me] = brought;
     if (++meeting.here < count) return pause(MEETS);
     meeting.here = 0;
-    if (together) together(meeting.brought, count);
+    if (together) together(m.brought[company] + first, count);
     for (unsigned i = first; i < first + count; i++) m.fibers[i].state = READY;
     if (m.turns == 0) finback_fiber_switch(&m.fibers[me].at, m.scheduler);
     else m.turns--;
@@ -284,6 +295,9 @@ extern "C" int finback_emu_launch(void (*kernel)(const void*), const void* args,
     unsigned beside, unsigned lanes, unsigned shared, unsigned long long seed, unsigned fault,
     finback::Report* report, finback::Fault* broken) {
     using namespace finback;
+    static thread_local Owner owner;
+    if (!own_machine) own_machine = new Machine();
+    (void)owner;
     Machine& m = machine();
     if (lanes == 0 || lanes % WARP_LANES != 0 || lanes > LANES_MAX) return 1;
     if (beside == 0 || beside > BESIDE_MAX || groups[1] % beside != 0) return 1;
@@ -301,13 +315,10 @@ extern "C" int finback_emu_launch(void (*kernel)(const void*), const void* args,
     m.early = draw(2) == 0;
     m.report = Report{};
     m.broken = Fault{};
-    for (m.y = 0; m.y < groups[1] && m.broken.kind == FAULT_NONE; m.y += beside) {
-        for (m.x = 0; m.x < groups[0] && m.broken.kind == FAULT_NONE; m.x++) {
-            run_groups();
-            if (const unsigned fiber = stack_overflowed())
-                m.broken = Fault{0, FAULT_STACK, (fiber - 1) % lanes, m.x, m.y};
-        }
-    }
+    mark_stacks();
+    for (m.y = 0; m.y < groups[1] && m.broken.kind == FAULT_NONE; m.y += beside)
+        for (m.x = 0; m.x < groups[0] && m.broken.kind == FAULT_NONE; m.x++) run_groups();
+    if (!stacks_held()) m.broken = Fault{0, FAULT_STACK, 0, 0, 0};
     *report = m.report;
     *broken = m.broken;
     return m.broken.kind == FAULT_NONE ? 0 : 3;

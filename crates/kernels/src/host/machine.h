@@ -9,7 +9,8 @@ namespace finback {
 
 const unsigned LANES_MAX = 1024, WARP_LANES = 32, BESIDE_MAX = 2;
 const unsigned WARPS_MAX = LANES_MAX / WARP_LANES * BESIDE_MAX;
-const unsigned long STACK = 64 * 1024;
+// A stride that spreads the lanes' newest words over the sets of a cache.
+const unsigned long STACK = 64 * 1024 + 5 * 64;
 
 enum State { READY, MEETS, WAITS, DONE };
 
@@ -27,7 +28,6 @@ struct Fiber {
 struct Meeting {
     unsigned here;
     Together together;
-    void* brought[LANES_MAX * BESIDE_MAX];
 };
 
 // Bytes on their way: to shared memory, whose signal counts them as they arrive.
@@ -64,7 +64,9 @@ struct Machine {
 
     void (*kernel)(const void*);
     const void* args;
-    unsigned lanes, beside, x, y, groups_x, fault, current, turns, epoch, group_epoch;
+    unsigned lanes, beside, x, y, groups_x, fault, turns, epoch, group_epoch;
+    // The fiber that runs: its lane, of which of the groups.
+    unsigned current, lane, rank;
     // Whether a fiber runs; whether products read their rows at the commit.
     bool inside, early;
     void* scheduler;
@@ -84,10 +86,14 @@ struct Machine {
     Fiber fibers[LANES_MAX * BESIDE_MAX];
     Copies copies[LANES_MAX * BESIDE_MAX];
     Products products[LANES_MAX * BESIDE_MAX];
-    Meeting warps[WARPS_MAX], fours[WARPS_MAX / 4], groups[BESIDE_MAX], cluster;
+    // Of every company, and what its lanes brought.
+    Meeting meetings[4][WARPS_MAX];
+    void* brought[4][LANES_MAX * BESIDE_MAX];
 };
 
-Machine& machine();
+// This thread's, once it has launched anything.
+extern thread_local Machine* own_machine;
+inline Machine& machine() { return *own_machine; }
 unsigned draw(unsigned below);
 // Gives the other lanes a turn until this one is ready again.
 void pause(State state);

@@ -16,9 +16,7 @@ const unsigned PAGE = 16 * 1024, ROOM = 512 * 1024;
 
 unsigned whole_pages(unsigned bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
 
-unsigned own_rank() { return machine().current / machine().lanes; }
-
-unsigned rank_of(unsigned address) { return address >> RANK_AT ? (address >> RANK_AT) - 1 : own_rank(); }
+unsigned rank_of(unsigned address) { return address >> RANK_AT ? (address >> RANK_AT) - 1 : machine().rank; }
 
 // Makes the next stretch in every group, behind a page that nothing may touch. False without room.
 bool stretch(unsigned bytes) {
@@ -67,10 +65,17 @@ void take(char* to, const char* from, unsigned bytes) {
 
 typedef double Eight __attribute__((vector_size(64)));
 
+// Most of the time goes here: compiled for wider machines too, with the same bits, where one binary can.
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__)
+#define ANY_WIDTH __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define ANY_WIDTH
+#endif
+
 double value(unsigned half) { return cast<float>(half << 16); }
 
 // Sums of exact products: [16, 16] times [16, 8].
-void sums(const double (&a)[16][16], const Eight (&b)[16], Eight (&out)[16]) {
+ANY_WIDTH void sums(const double (&a)[16][16], const Eight (&b)[16], Eight (&out)[16]) {
     for (unsigned m = 0; m < 16; m++) {
         Eight sum = {};
         for (unsigned k = 0; k < 16; k++) sum += a[m][k] * b[k];
@@ -164,17 +169,17 @@ void spoil_shared() {
             memset(m.shared[rank] + stretch.first, 0xff, stretch.bytes);
 }
 
-void* launch_shared() { return machine().shared[own_rank()] + machine().stretches[0].first; }
+void* launch_shared() { return machine().shared[machine().rank] + machine().stretches[0].first; }
 
 void* group_shared(unsigned bytes) {
     Machine& m = machine();
     const unsigned place = ++m.fibers[m.current].declared;
     if (place >= m.stretches.size() && !stretch((bytes + 15) / 16 * 16)) abort();
-    return m.shared[own_rank()] + m.stretches[place].first;
+    return m.shared[machine().rank] + m.stretches[place].first;
 }
 
 unsigned shared_address(const void* at) {
-    return static_cast<unsigned>(static_cast<const char*>(at) - machine().shared[own_rank()]);
+    return static_cast<unsigned>(static_cast<const char*>(at) - machine().shared[machine().rank]);
 }
 
 char* shared_at(unsigned address, unsigned bytes, unsigned alignment) {
