@@ -13,6 +13,7 @@ mod rows;
 mod shared;
 mod states;
 mod tapes;
+mod tiles;
 mod trace;
 mod vectors;
 mod watched;
