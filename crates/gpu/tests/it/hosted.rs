@@ -55,8 +55,8 @@ fn outcome(mut r: ModelRunner) -> (Vec<Vec<u32>>, Vec<u32>, Vec<Vec<u8>>) {
 #[test]
 fn experts_on_the_host_have_the_bits_of_those_on_the_device() {
     // All six experts at once, four and two, one after another.
-    let ways = [ExpertsOn::HOST, places(4), places(1)];
-    for (numerics, ways) in [(Numerics::RELEASE, &ways[..]), (Numerics::PLAIN, &ways[1..2])] {
+    let few = [places(4), places(1)];
+    for (numerics, ways) in [(Numerics::RELEASE, &few[..]), (Numerics::PLAIN, &[ExpertsOn::HOST])] {
         let spec = tiny(numerics);
         let resident = outcome(runner(&spec, 1));
         assert_eq!((resident.0.len(), resident.2.len()), (3 + 5 + 6, 3));
