@@ -68,6 +68,28 @@ pub fn open(options: &Options) -> Result<Cuda, DeviceError> {
     start(options, driver, about)
 }
 
+/// How many devices there are.
+///
+/// # Errors
+/// There is none, and why.
+pub fn count() -> Result<usize, DeviceError> {
+    find(0)?;
+    Driver::count().map_err(|reason| missing(&reason))
+}
+
+/// Whether several devices can share a model here.
+///
+/// # Errors
+/// The library that they gather by is not there, and what was looked for.
+pub fn gathers() -> Result<(), DeviceError> {
+    nccl::check().map_err(|what| {
+        missing(&format!(
+            "{what}: several GPUs take NVIDIA's NCCL; install it, or name its directory in \
+             LD_LIBRARY_PATH"
+        ))
+    })
+}
+
 /// Opens the first `count` devices of this machine, which then share a model, in order of rank.
 ///
 /// # Errors
@@ -84,12 +106,7 @@ pub fn open_all(options: &Options, count: usize) -> Result<Vec<Cuda>, DeviceErro
             name(other)
         )));
     }
-    nccl::check().map_err(|what| {
-        missing(&format!(
-            "{what}: several GPUs take NVIDIA's NCCL; install it, or name its directory in \
-             LD_LIBRARY_PATH"
-        ))
-    })?;
+    gathers()?;
     let comms = Communicator::all(count).map_err(failed)?;
     let seats = Meeting::seats(count);
     found

@@ -16,7 +16,7 @@ mod nccl;
 mod nvrtc;
 mod registered;
 
-pub use device::{Cuda, Options, about, open, open_all, takes};
+pub use device::{Cuda, Options, about, count, gathers, open, open_all, takes};
 pub use driver::About;
 
 /// The name of the device, as a user types it.
