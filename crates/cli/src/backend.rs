@@ -6,14 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::anyhow;
 use finback_cpu::simd::Isa;
 use finback_cpu::{CpuOps, CpuOptions};
-use finback_gpu::{ExpertsOn, GpuOps, Needs, Setup};
+use finback_gpu::{ExpertsOn, GpuOps, Needs, Ranks, Setup};
 use finback_kernels::device::Device;
+use finback_model::plan::Shared;
 use finback_ops::{Limits, ModelSpec, Ops, StepTimes, Timed};
 
 use crate::device;
 use crate::machine;
 use crate::progress::Progress;
-use crate::settings::table::{BACKEND, EXPERTS_ON, ISA, PREFILL_CHUNK, THREADS};
+use crate::settings::table::{BACKEND, EXPERTS_ON, GPUS, ISA, PREFILL_CHUNK, THREADS};
 use crate::settings::{UsageError, Values};
 
 /// Prompt rows of a piece on a GPU, where nobody said: fewer would not fill it.
@@ -23,11 +24,13 @@ const GPU_CHUNK: usize = 4096;
 pub enum Backend {
     /// The processor, over mapped weights.
     Cpu(CpuOptions),
-    /// A GPU.
+    /// One GPU, or several that share the model.
     Gpu {
-        /// Until its start takes it.
-        device: Mutex<Option<Box<dyn Device>>>,
-        /// Its [`Device::key`].
+        /// Until its start takes them.
+        devices: Mutex<Vec<Box<dyn Device>>>,
+        /// How many there are.
+        gpus: usize,
+        /// The [`Device::key`] of each.
         key: String,
         /// Where the routed experts are.
         experts: ExpertsOn,
@@ -50,7 +53,18 @@ impl Backend {
     /// It is not on this machine.
     pub fn open(values: &Values) -> anyhow::Result<Self> {
         let name = values.get(&BACKEND);
-        let experts = experts_on(values);
+        let (experts, gpus) = (experts_on(values), values.get(&GPUS));
+        let refuse = |beside: &str, accepted: &str| {
+            let place = values.place(&GPUS);
+            let text = format!("{place}: found \"{gpus}\" beside {beside}; accepted: {accepted}");
+            Err(UsageError(text).into())
+        };
+        if gpus > 1 && name == "cpu" {
+            return refuse("--backend cpu, which has none", "1, or with --backend cuda");
+        }
+        if gpus > 1 && experts != ExpertsOn::Device {
+            return refuse("--experts-on host, which takes one GPU", "1");
+        }
         if name == "cpu" {
             if experts != ExpertsOn::Device {
                 let text = format!(
@@ -62,9 +76,14 @@ impl Backend {
             }
             return cpu_options(values).map(Self::Cpu);
         }
-        let device = device::open(values, &values.place(&BACKEND), &name)?;
-        let key = device.key();
-        Ok(Self::Gpu { device: Mutex::new(Some(device)), key, experts })
+        Ok(Self::of(device::open_all(values, &values.place(&BACKEND), &name, gpus)?, experts))
+    }
+
+    /// Over these devices, one at least, which share the model.
+    fn of(devices: Vec<Box<dyn Device>>, experts: ExpertsOn) -> Self {
+        // Several have the bits of one, and so its key.
+        let key = devices.first().map_or_else(String::new, |device| device.key());
+        Self::Gpu { gpus: devices.len(), devices: Mutex::new(devices), key, experts }
     }
 
     /// Whether memory is a device's own.
@@ -88,7 +107,7 @@ impl Backend {
         }
     }
 
-    /// Bytes of memory there are for weights, state and workspace.
+    /// Bytes of memory there are, on each device, for weights, state and workspace.
     ///
     /// # Errors
     /// The device's own failure.
@@ -96,10 +115,14 @@ impl Backend {
         let host = machine::memory().map_or(u64::MAX, |(_, available)| available);
         match self {
             Self::Cpu(_) => Ok(host),
-            Self::Gpu { device, .. } => {
-                let mut device = device.lock().unwrap_or_else(PoisonError::into_inner);
-                let device = device.as_mut().ok_or_else(|| anyhow!("the device was taken"))?;
-                Ok(device.free_memory()?.map_or(host, |free| free as u64))
+            Self::Gpu { devices, .. } => {
+                let mut devices = devices.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut least = host;
+                for (i, device) in devices.iter_mut().enumerate() {
+                    let free = device.free_memory()?.map_or(host, |free| free as u64);
+                    least = if i == 0 { free } else { least.min(free) };
+                }
+                Ok(least)
             }
         }
     }
@@ -111,10 +134,25 @@ impl Backend {
     pub fn workspace_bytes(&self, spec: &ModelSpec, limits: &Limits) -> anyhow::Result<u64> {
         match self {
             Self::Cpu(options) => Ok(CpuOps::workspace_bytes(spec, limits, *options)),
-            Self::Gpu { device, .. } => {
-                Ok(needs(device, spec, limits, ExpertsOn::Device)?.workspace)
+            Self::Gpu { devices, .. } => {
+                Ok(needs(devices, spec, limits, ExpertsOn::Device)?.workspace)
             }
         }
+    }
+
+    /// What each of several devices has of the weights; `None` where one has all.
+    ///
+    /// # Errors
+    /// Sizes that they cannot share.
+    pub fn shared(&self, spec: &ModelSpec, limits: &Limits) -> anyhow::Result<Option<Shared>> {
+        let Self::Gpu { devices, gpus, .. } = self else { return Ok(None) };
+        if *gpus == 1 {
+            return Ok(None);
+        }
+        let of = |spec: &ModelSpec| needs(devices, spec, limits, ExpertsOn::Device);
+        let all = of(spec)?.weights;
+        let target = of(&ModelSpec { drafter: None, ..spec.clone() })?.weights;
+        Ok(Some(Shared { gpus: *gpus, target, drafts: all - target }))
     }
 
     /// Whether the routed experts stay in the host's memory, where the rest is a device's.
@@ -125,8 +163,8 @@ impl Backend {
     /// Bytes of a device's memory for the experts of a step, were they on the host; `None` where they
     /// cannot be.
     pub fn places_bytes(&self, spec: &ModelSpec, limits: &Limits) -> Option<u64> {
-        let Self::Gpu { device, .. } = self else { return None };
-        needs(device, spec, limits, ExpertsOn::HOST).ok().map(|needs| needs.scratch)
+        let Self::Gpu { devices, gpus: 1, .. } = self else { return None };
+        needs(devices, spec, limits, ExpertsOn::HOST).ok().map(|needs| needs.scratch)
     }
 
     /// Allocates, and copies the weights where they are not used as they are mapped; gives its steps'
@@ -142,11 +180,19 @@ impl Backend {
     ) -> anyhow::Result<(Box<dyn Ops>, Option<StepTimes>)> {
         match self {
             Self::Cpu(options) => Ok(boxed(CpuOps::new(spec, limits, *options)?, timed)),
-            Self::Gpu { device, experts, .. } => {
-                let device = device.lock().unwrap_or_else(PoisonError::into_inner).take();
-                let device = device.ok_or_else(|| anyhow!("the device was taken"))?;
-                let mut progress = Progress::bytes("weights to the device");
+            Self::Gpu { devices, experts, gpus, .. } => {
+                let mut devices =
+                    std::mem::take(&mut *devices.lock().unwrap_or_else(PoisonError::into_inner));
                 let setup = Setup { experts: *experts, ..Setup::default() };
+                if *gpus > 1 {
+                    let mut progress = Progress::bytes("weights to the devices");
+                    let mut watch = |done| progress.at(done);
+                    let ops = Ranks::new(&spec, limits, setup, devices, &mut watch);
+                    progress.finish();
+                    return Ok(boxed(ops?, timed));
+                }
+                let device = devices.pop().ok_or_else(|| anyhow!("the device was taken"))?;
+                let mut progress = Progress::bytes("weights to the device");
                 let ops = GpuOps::with(spec, limits, setup, device, &mut |done| progress.at(done));
                 progress.finish();
                 Ok(boxed(ops?, timed))
@@ -163,15 +209,16 @@ pub fn experts_on(values: &Values) -> ExpertsOn {
     }
 }
 
+/// What each device is asked for; they are alike.
 fn needs(
-    device: &Mutex<Option<Box<dyn Device>>>,
+    devices: &Mutex<Vec<Box<dyn Device>>>,
     spec: &ModelSpec,
     limits: &Limits,
     experts: ExpertsOn,
 ) -> anyhow::Result<Needs> {
-    let device = device.lock().unwrap_or_else(PoisonError::into_inner);
-    let device = device.as_deref().ok_or_else(|| anyhow!("the device was taken"))?;
-    Ok(GpuOps::needs(spec, limits, experts, device)?)
+    let devices = devices.lock().unwrap_or_else(PoisonError::into_inner);
+    let device = devices.first().ok_or_else(|| anyhow!("the device was taken"))?;
+    Ok(GpuOps::needs(spec, limits, experts, device.as_ref())?)
 }
 
 fn boxed(ops: impl Ops + 'static, timed: bool) -> (Box<dyn Ops>, Option<StepTimes>) {
@@ -192,4 +239,19 @@ fn cpu_options(values: &Values) -> anyhow::Result<CpuOptions> {
         })?,
     };
     Ok(CpuOptions { threads: values.get(&THREADS).unwrap_or_else(machine::cores), isa })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use finback_kernels::device::emu;
+    use finback_kernels::seated::emu_group;
+
+    #[test]
+    fn several_devices_keep_prefixes_under_the_key_of_one() {
+        let (Ok(one), Ok(two)) = (emu(), emu_group(2)) else { return };
+        let [one, two] = [vec![one], two].map(|all| Backend::of(all, ExpertsOn::Device));
+        assert_eq!((one.key(), one.key()), ("emu".to_owned(), two.key()));
+        assert!(matches!(two, Backend::Gpu { gpus: 2, .. }));
+    }
 }

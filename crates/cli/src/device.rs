@@ -2,6 +2,7 @@
 
 use finback_cuda::{Cuda, Options};
 use finback_kernels::device::{Device, DeviceError, emu, emu_with_tiles};
+use finback_kernels::seated::emu_group;
 
 use crate::demo;
 use crate::settings::table::{CACHE_DIR, GPU_ATTENTION};
@@ -25,15 +26,39 @@ pub fn open(values: &Values, flag: &str, name: &str) -> anyhow::Result<Box<dyn D
     }
 }
 
+/// So many devices of that name, which share a model where there are several.
+///
+/// # Errors
+/// As [`open`]; too few of them, or nothing that they gather by.
+pub fn open_all(
+    values: &Values,
+    flag: &str,
+    name: &str,
+    count: usize,
+) -> anyhow::Result<Vec<Box<dyn Device>>> {
+    match (name, count) {
+        ("cuda", 2..) => {
+            let flag = format!("{flag} with --gpus {count},");
+            let all = finback_cuda::open_all(&cuda_options(values)?, count);
+            let all = all.map_err(|error| refused(&flag, error))?;
+            Ok(all.into_iter().map(|device| Box::new(device) as Box<dyn Device>).collect())
+        }
+        ("emu", 2..) => Ok(emu_group(count)?),
+        _ => Ok(vec![open(values, flag, name)?]),
+    }
+}
+
 /// The NVIDIA GPU of this machine, its compiled kernels kept in the cache directory.
 ///
 /// # Errors
 /// There is none, or it does not start.
 pub fn cuda(values: &Values, flag: &str) -> anyhow::Result<Cuda> {
+    finback_cuda::open(&cuda_options(values)?).map_err(|error| refused(flag, error))
+}
+
+fn cuda_options(values: &Values) -> anyhow::Result<Options> {
     let kernels = demo::cache(values.get(&CACHE_DIR).as_deref())?.join("kernels");
-    let tensor_attention = tensor_attention(values);
-    finback_cuda::open(&Options { kernels: Some(kernels), tensor_attention })
-        .map_err(|error| refused(flag, error))
+    Ok(Options { kernels: Some(kernels), tensor_attention: tensor_attention(values) })
 }
 
 /// The contract, which takes no such setting, runs every kernel.

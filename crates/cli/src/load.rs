@@ -89,6 +89,7 @@ pub fn prepare(values: &Values) -> anyhow::Result<Prepared> {
         device: backend.is_device(),
         experts_on_host: backend.experts_on_host(),
         places_bytes: backend.places_bytes(&spec, &limits),
+        shared: backend.shared(&spec, &limits)?,
         host_bytes: host,
     };
     limits.blocks = blocks(values, &opened.config, &census, &request)?;

@@ -32,6 +32,19 @@ pub struct PlanRequest {
     pub places_bytes: Option<u64>,
     /// Bytes of the host's memory there are beside a device's.
     pub host_bytes: u64,
+    /// What a device has of the weights where several share them; all else is then on each.
+    pub shared: Option<Shared>,
+}
+
+/// A device's part of the weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shared {
+    /// Devices.
+    pub gpus: usize,
+    /// Bytes of the target's weights on each.
+    pub target: u64,
+    /// Bytes of the drafter's.
+    pub drafts: u64,
 }
 
 /// How an item takes memory.
@@ -140,6 +153,8 @@ fn items(config: &Config, census: &Census, r: &PlanRequest, blocks: usize) -> Ve
     let locked = if r.device && r.experts_on_host { experts(census) } else { [0; 2] };
     let drafts = census.bytes(|w| w.class == Class::Drafts) - locked[1];
     let target = census.bytes(|w| w.class != Class::Drafts) - tables - locked[0];
+    let (target, drafts) = r.shared.map_or((target, drafts), |s| (s.target, s.drafts));
+    let stored = r.shared.map_or("as stored".into(), |s| format!("a GPU's part of {}", s.gpus));
     let item = |name, bytes, kind, how| PlanItem { name, bytes, kind, how };
     let (weights, cache) = match r.device {
         true => (Kind::Allocated, Kind::Host),
@@ -150,7 +165,7 @@ fn items(config: &Config, census: &Census, r: &PlanRequest, blocks: usize) -> Ve
         "weights",
         target,
         weights,
-        format!("{} layers, embedding and head, as stored{rest}", config.num_hidden_layers),
+        format!("{} layers, embedding and head, {stored}{rest}", config.num_hidden_layers),
     )];
     let used = if r.drafts { locked[0] + locked[1] } else { locked[0] };
     if used > 0 {
@@ -168,7 +183,7 @@ fn items(config: &Config, census: &Census, r: &PlanRequest, blocks: usize) -> Ve
         format!("{layers} layers x {window} rows x {} B x {slots} slots", state.window_row)
     };
     if let Some(d) = config.drafts.as_ref().filter(|_| r.drafts) {
-        let how = format!("{} draft blocks, as stored{rest}", d.layers);
+        let how = format!("{} draft blocks, {stored}{rest}", d.layers);
         items.push(item("drafter weights", drafts, weights, how));
         let bytes = slots * state.draft_rings;
         items.push(item("drafter rings", bytes, Kind::Allocated, ring(d.layers)));
@@ -257,6 +272,9 @@ fn weigh_on_device(
     let (memory, host) = (request.memory_bytes, request.host_bytes);
     let (allocated, locked) = (plan.bytes(Kind::Allocated), plan.bytes(Kind::Locked));
     let [sum, all, experts, here] = [allocated, memory, locked, host].map(human);
+    let device = request
+        .shared
+        .map_or("the device".into(), |shared| format!("each of {} GPUs", shared.gpus));
     if allocated <= memory && locked > host {
         let text =
             format!("{experts} of routed experts to lock is more than {here} of host memory");
@@ -268,12 +286,12 @@ fn weigh_on_device(
         } else {
             String::new()
         };
-        return (Verdict::Fits, format!("{sum} to allocate of {all} free on the device{on_host}"));
+        return (Verdict::Fits, format!("{sum} to allocate of {all} free on {device}{on_host}"));
     }
     let large = plan.items.iter().filter(|item| item.kind == Kind::Allocated);
     let parts: Vec<String> =
         large.map(|item| format!("{} {}", item.name, human(item.bytes))).collect();
-    let mut text = format!("{} = {sum} is more than {all} free on the device", parts.join(" + "));
+    let mut text = format!("{} = {sum} is more than {all} free on {device}", parts.join(" + "));
     if !request.experts_on_host && request.places_bytes.is_some() {
         // The same with what `--experts-on host` changes.
         let other = PlanRequest { experts_on_host: true, ..*request };

@@ -24,16 +24,26 @@ fn backends() -> [(&'static str, String); 3] {
             let maps = if about.reads_maps { "takes" } else { "does not take" };
             format!(
                 "{}, compute capability {major}.{minor}, {memory}, driver for CUDA {}.{}, {maps} \
-                 --experts-on host",
+                 --experts-on host; {}",
                 about.name,
                 cuda / 1000,
-                cuda % 1000 / 10
+                cuda % 1000 / 10,
+                gpus()
             )
         }
         Err(DeviceError::Missing { reason, .. }) => format!("not here: {reason}"),
         Err(error) => format!("not here: {error}"),
     };
     [("cpu", "ready".into()), ("cuda", cuda), ("metal", "not built in this version".into())]
+}
+
+/// How many NVIDIA GPUs there are, and whether they can share a model.
+fn gpus() -> String {
+    match (finback_cuda::count(), finback_cuda::gathers()) {
+        (Ok(count @ 2..), Ok(())) => format!("{count} GPUs"),
+        (Ok(count @ 2..), Err(error)) => format!("{count} GPUs, of which --gpus takes 1: {error}"),
+        _ => "1 GPU".into(),
+    }
 }
 
 /// Prints the report.

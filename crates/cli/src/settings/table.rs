@@ -37,6 +37,7 @@ static ALL: &[&Declared] = &[
     &DRAFT_CONFIDENCE.declared,
     &CACHE_DIR.declared,
     &BACKEND.declared,
+    &GPUS.declared,
     &GPU_ATTENTION.declared,
     &EXPERTS_ON.declared,
     &THREADS.declared,
@@ -176,6 +177,18 @@ pub static BACKEND: Setting<String> = Setting::new(Declared {
     category: Category::Resources,
     commands: ENGINE,
     help: "Device the model runs on: the processor, or an NVIDIA GPU",
+    ..BASE
+});
+
+/// GPUs that share the model.
+pub static GPUS: Setting<usize> = Setting::new(Declared {
+    name: "gpus",
+    kind: Kind::Int { min: 1, max: 8 },
+    default: "1",
+    category: Category::Resources,
+    commands: ENGINE,
+    help: "GPUs that share the model: each holds a part of the weights and the whole state; replies are \
+           those of one",
     ..BASE
 });
 

@@ -196,3 +196,21 @@ fn a_gpu_that_is_not_here_is_refused_with_its_reason() {
         assert_eq!(failure(args), (2, format!("error: {flag} cuda: {reason}\n")));
     }
 }
+
+#[test]
+fn several_gpus_are_refused_where_they_cannot_share_a_model() {
+    let found = |beside: &str, accepted: &str| {
+        (2, format!("error: --gpus: found \"2\" beside {beside}; accepted: {accepted}\n"))
+    };
+    assert_eq!(
+        failure(&["plan", "--gpus", "2"]),
+        found("--backend cpu, which has none", "1, or with --backend cuda")
+    );
+    assert_eq!(
+        failure(&["plan", "--backend", "cuda", "--experts-on", "host", "--gpus", "2"]),
+        found("--experts-on host, which takes one GPU", "1")
+    );
+    let (code, text) = failure(&["plan", "--gpus", "9"]);
+    assert_eq!(code, 2);
+    assert!(text.contains("--gpus: found \"9\", accepted: a whole number from 1 to 8"), "{text}");
+}

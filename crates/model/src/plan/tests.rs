@@ -1,6 +1,8 @@
 use super::*;
 use crate::inspect::tests::release;
 
+const GB: u64 = 1_000_000_000;
+
 fn request() -> PlanRequest {
     PlanRequest {
         slots: 4,
@@ -14,6 +16,7 @@ fn request() -> PlanRequest {
         experts_on_host: false,
         places_bytes: Some(900_000_000),
         host_bytes: 500_000_000_000,
+        shared: None,
     }
 }
 
@@ -53,6 +56,21 @@ fn verdicts_say_their_arithmetic() {
         "1.13 GB to allocate is more than 1.00 GB of memory, of which the KV pool (--pool-tokens) \
          is 117 MB: 512 blocks x 256 positions x 890 B"
     );
+}
+
+#[test]
+fn devices_that_share_the_weights_are_weighed_one_by_one() {
+    let shared = Some(Shared { gpus: 2, target: 90_000_000_000, drafts: 3_000_000_000 });
+    let each = PlanRequest { device: true, places_bytes: None, shared, ..request() };
+    let p = release_plan(PlanRequest { memory_bytes: 100_000_000_000, ..each });
+    assert_eq!(p.verdict, Verdict::Fits);
+    assert_eq!(p.reason, "94.1 GB to allocate of 100 GB free on each of 2 GPUs");
+    let item = |name: &str| p.items.iter().find(|item| item.name == name).unwrap();
+    assert_eq!((item("weights").bytes, item("drafter weights").bytes), (90 * GB, 3 * GB));
+    assert_eq!(item("weights").how, "40 layers, embedding and head, a GPU's part of 2");
+    let p = release_plan(PlanRequest { memory_bytes: 90_000_000_000, ..each });
+    assert_eq!(p.verdict, Verdict::Refused);
+    assert!(p.reason.ends_with("= 94.1 GB is more than 90.0 GB free on each of 2 GPUs"));
 }
 
 #[test]
