@@ -41,6 +41,7 @@ pub fn check(backend: &'static str, spec: &ModelSpec, limits: &Limits) -> Result
     most("a pass", "positions of a slot", limits.context, u32::MAX as usize)?;
     most("attention", "head_dim", d.head_dim, LATENT)?;
     most("attention", "q_lora_rank", d.q_rank, LATENT)?;
+    most("attention", "index_head_dim", d.index_dim, LATENT)?;
     multiple("head_dim", d.head_dim, 32)?;
     multiple("index_head_dim", d.index_dim, 32)?;
     for source in &spec.sources {

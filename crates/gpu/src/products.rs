@@ -5,7 +5,7 @@
 
 use finback_kernels::args::{DenseArgs, ExpertArgs, OperandArgs, QuantiseArgs};
 use finback_kernels::device::Device;
-use finback_kernels::manifest::{DENSE_ROWS, Kernel, OUTPUTS};
+use finback_kernels::manifest::{DENSE_ROWS, Kernel, OUTPUTS, SLICE};
 use finback_kernels::tiles::{self, Groups};
 use finback_ops::{Format, Numerics, OpsError, OpsResult};
 
@@ -95,6 +95,16 @@ impl Products {
         takes.all(coded).then_some(self.other.coded.at.at)
     }
 
+    /// Where rows that only this weight takes lie as bf16, and as bf16 of e4m3 values, for who makes
+    /// them; 0 for the form that it does not take, `None` where it takes neither.
+    pub fn own_forms(&self, weight: &Weight) -> Option<[u64; 2]> {
+        match self.form(weight.format, weight.tiled.is_some(), true) {
+            Some(Form::Plain) => Some([self.other.plain.at.at, 0]),
+            Some(Form::Coded) => Some([0, self.other.coded.at.at]),
+            Some(Form::Codes) | None => None,
+        }
+    }
+
     /// Where rows of no kind lie as bf16 until the next ones are made.
     pub fn other_plain(&self) -> u64 {
         self.other.plain.at.at
@@ -171,7 +181,7 @@ impl Products {
         if of != Of::Other && made.rows.start <= rows.start && rows.end <= made.rows.end {
             return Ok((out, scales));
         }
-        let grid = [word(input.rows), 1];
+        let grid = by_slice(input.rows, input.width);
         if form == Form::Codes {
             let args = QuantiseArgs { x: input.x, codes: out, scales, width, pad: 0 };
             queue.push(quantise, &args, grid)?;
@@ -420,6 +430,11 @@ fn known(queue: &Queue, kernel: Option<&'static Kernel>) -> Result<&'static Kern
         step: "a product",
         reason: "the device has no kernel for the weight's format".into(),
     })
+}
+
+/// A grid of one group a row and slice of its channels.
+pub fn by_slice(rows: usize, width: usize) -> [u32; 2] {
+    [word(rows), word(width.div_ceil(SLICE))]
 }
 
 /// A size as kernels take it; `check` holds every size to 32 bits.

@@ -178,10 +178,10 @@ macro_rules! kernels {
 }
 
 kernels! {
-    rmsnorm, embed, collapse, tap, hyper_in, hyper_out, index_query, rope,
-    pack_compressed, pack_index, pool, copy_rows, index_scores, block_best, topk, attend, route,
-    group_routes, swiglu, finish_latents, sum_experts, engram_gather, engram_gate, choose, choose_top, choose_draw,
-    choose_pick, adjust, add_rows, markov, join_parts,
+    rmsnorm, embed, collapse, tap, hyper_in, hyper_out, index_query, finish_compressed, copy_rows,
+    index_scores, block_best, topk, attend, route, route_few, group_routes, swiglu, finish_latents,
+    sum_experts, engram_gather, engram_gate, choose, choose_top, choose_draw, choose_pick, adjust,
+    add_rows, markov, join_parts,
 }
 
 /// The kernel of this name, where the device has it.

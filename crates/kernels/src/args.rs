@@ -102,18 +102,15 @@ args! {
         rows: u32, inputs: u32, outputs: u32, side: u32,
         x_stride: u32, out_stride: u32, round: u32, pad: u32,
     }
-    /// `rope.h`, `rope`.
-    RopeArgs {
-        x: addr, cos: addr, sin: addr,
-        vectors: u32, dim: u32, pairs: u32, inverse: u32, round: u32, pad: u32,
-    }
     /// `kv.h`, the three packings.
     PackArgs { x: addr, places: addr, out: addr, dim: u32, pad: u32 }
     /// `kv.h`, their inverses.
     UnpackArgs { rows: addr, places: addr, out: addr, dim: u32, pad: u32 }
-    /// `kv.h`, `pool`.
-    PoolArgs {
-        raw: addr, members: addr, out: addr, dim: u32, ratio: u32, round: u32, pad: u32,
+    /// `latents.h`, `finish_compressed`.
+    CompressedArgs {
+        x: addr, raw: addr, members: addr, norm: addr, cos: addr, sin: addr,
+        plain: addr, coded: addr, places: addr, out: addr,
+        dim: u32, pairs: u32, ratio: u32, round: u32, eps: f32, index: u32,
     }
     /// `quant.h`, `index_query`.
     IndexQueryArgs {
@@ -153,6 +150,13 @@ args! {
     GroupArgs {
         experts: addr, weights: addr, places: addr, rows: addr, sorted: addr, groups: addr,
         routes: u32, topk: u32, groups_max: u32, pad: u32,
+    }
+    /// `experts.h`, `route_few`.
+    RouteFewArgs {
+        logits: addr, bias: addr, experts: addr, weights: addr,
+        places: addr, rows: addr, sorted: addr, groups: addr,
+        count: u32, topk: u32, scoring: u32, normalise: u32, temperature: f32, scale: f32,
+        row_count: u32, groups_max: u32,
     }
     /// `dense.h`, the experts' linears.
     ExpertArgs {

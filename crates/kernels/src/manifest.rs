@@ -5,6 +5,8 @@ use crate::tiles::SHARED;
 
 /// Lanes of a group of the dialect.
 pub const LANES: u32 = 128;
+/// Channels of a slice, which a group takes of a row where no sum crosses channels.
+pub const SLICE: usize = 512;
 /// Outputs of a dense or expert product that a group computes: one a warp.
 pub const OUTPUTS: u32 = 4;
 /// Most rows of one dense product.
@@ -17,6 +19,8 @@ pub const HC_MAX: usize = 8;
 pub const ROUTE_EXPERTS: usize = 1024;
 /// Most routed experts of a row.
 pub const ROUTE_TOPK: usize = 16;
+/// Most rows and most routes of `route_few`.
+pub const ROUTE_FEW: (usize, usize) = (8, 128);
 
 /// A kernel.
 #[derive(Debug, Clone, Copy)]
@@ -103,14 +107,13 @@ kernels! {
         expert_fp8: ExpertArgs,
         expert_fp8_codes: ExpertArgs,
         expert_bf16: ExpertArgs,
-        rope: RopeArgs,
         pack_window: PackArgs,
         pack_compressed: PackArgs,
         pack_index: PackArgs,
         unpack_window: UnpackArgs,
         unpack_compressed: UnpackArgs,
         unpack_index: UnpackArgs,
-        pool: PoolArgs,
+        finish_compressed: CompressedArgs,
         copy_rows: CopyArgs,
         index_scores: IndexScoresArgs,
         block_best: BlockBestArgs,
@@ -118,6 +121,7 @@ kernels! {
         attend: AttendArgs,
         route: RouteArgs,
         group_routes: GroupArgs,
+        route_few: RouteFewArgs,
         finish_latents: LatentsArgs,
         swiglu: SwigluArgs,
         sum_experts: SumExpertsArgs,
@@ -223,12 +227,14 @@ mod tests {
             found.and_then(|value| value.trim_end_matches('u').parse::<usize>().ok())
         };
         assert_eq!(define("GROUP_LANES"), Some(LANES as usize));
+        assert_eq!(define("SLICE_CHANNELS"), Some(SLICE));
         assert_eq!(define("GROUP_WARPS"), Some(OUTPUTS as usize));
         assert_eq!(define("DENSE_ROWS"), Some(DENSE_ROWS));
         assert_eq!(define("ATTEND_KEYS"), Some(ATTEND_KEYS));
         assert_eq!(define("HC_MAX"), Some(HC_MAX));
         assert_eq!(define("ROUTE_EXPERTS"), Some(ROUTE_EXPERTS));
         assert_eq!(define("ROUTE_TOPK"), Some(ROUTE_TOPK));
+        assert_eq!(define("ROUTE_ROWS").zip(define("ROUTE_ROUTES")), Some(ROUTE_FEW));
         use args::{format, scoring};
         let formats = [
             ("FORMAT_FP8", format::FP8),

@@ -1,8 +1,6 @@
 //! Attention's steps: projections, compression, the attention itself, the output projection.
 
-use finback_kernels::args::{
-    AttendArgs, LatentsArgs, PackArgs, PoolArgs, RmsnormArgs, RopeArgs, TileAttendArgs,
-};
+use finback_kernels::args::{AttendArgs, CompressedArgs, LatentsArgs, RmsnormArgs, TileAttendArgs};
 use finback_ops::{OpsResult, Rows};
 
 use crate::batch::ROW_WORDS;
@@ -11,22 +9,6 @@ use crate::products::word;
 use crate::rows::{Input, Of, Out, Ready};
 use crate::weights::Raw;
 use crate::wide::Attend;
-
-/// Vectors that are rotated by their row's angles.
-pub struct Turned {
-    /// Address of the first row's first vector.
-    pub x: u64,
-    /// Cosines and sines of the first row.
-    pub angles: (u64, u64),
-    /// Rows.
-    pub rows: usize,
-    /// Vectors of a row.
-    pub vectors: usize,
-    /// Channels of a vector.
-    pub dim: usize,
-    /// Back instead of forth.
-    pub inverse: bool,
-}
 
 impl GpuOps {
     pub(crate) fn project_step(&mut self, layer: usize, kv: Rows, q: Rows) -> OpsResult {
@@ -146,48 +128,55 @@ impl GpuOps {
                 let out = Out { at, stride, round: false };
                 let gate = Out { at: at + 4 * d.head_dim as u64, ..out };
                 self.products.both(&mut self.queue, &ready, joined, [out, gate])?;
-                let args = PoolArgs {
-                    raw: source.raw.at,
-                    members,
-                    out: latents,
-                    dim: word(d.head_dim),
-                    ratio: word(source.ratio),
-                    round: u32::from(round),
-                    pad: 0,
-                };
-                self.queue.push(self.kernels.pool, &args, [word(n), 1])?;
             }
         }
         if n == 0 {
             return Ok(());
         }
-        self.rmsnorm(latents, norm, d.head_dim, n)?;
         let (width, stride) = (d.head_dim, d.head_dim);
         let input = Input { x: latents, width, stride, rows: n, round: true };
-        let ready = self.products.ready(&mut self.queue, Of::Other, 0, input, &[&index_k])?;
-        let keys = self.work.index_k.at;
-        let out = Out { at: keys, stride: d.index_dim, round };
-        self.products.dense(&mut self.queue, &ready, &index_k, out)?;
-        self.rmsnorm(keys, index_norm, d.index_dim, n)?;
-        for (x, dim) in [(latents, d.head_dim), (keys, d.index_dim)] {
-            self.rope(&Turned { x, angles, rows: n, vectors: 1, dim, inverse: false })?;
-        }
-        let args = PackArgs {
+        let forms = self.products.own_forms(&index_k);
+        let [plain, coded] = forms.unwrap_or_default();
+        let pooled = matches!(raw, Raw::Gated(_));
+        let args = CompressedArgs {
             x: latents,
+            raw: if pooled { source.raw.at } else { 0 },
+            members,
+            norm,
+            cos: angles.0,
+            sin: angles.1,
+            plain,
+            coded,
             places: row_places,
             out: source.rows.at,
             dim: word(d.head_dim),
-            pad: 0,
+            pairs: word(d.rope_dim / 2),
+            ratio: word(source.ratio),
+            round: u32::from(round),
+            eps: d.eps,
+            index: 0,
         };
-        self.queue.push(self.kernels.pack_compressed, &args, [word(n), 1])?;
-        let args = PackArgs {
+        self.queue.push(self.kernels.finish_compressed, &args, [word(n), 1])?;
+        let ready = match forms {
+            Some(_) => Ready { input, codes: 0, scales: 0, coded, plain },
+            None => self.products.ready(&mut self.queue, Of::Other, 0, input, &[&index_k])?,
+        };
+        let keys = self.work.index_k.at;
+        let out = Out { at: keys, stride: d.index_dim, round };
+        self.products.dense(&mut self.queue, &ready, &index_k, out)?;
+        let args = CompressedArgs {
             x: keys,
+            raw: 0,
+            norm: index_norm,
+            plain: 0,
+            coded: 0,
             places: key_places,
             out: source.keys.at,
             dim: word(d.index_dim),
-            pad: 0,
+            index: 1,
+            ..args
         };
-        self.queue.push(self.kernels.pack_index, &args, [word(n), 1])
+        self.queue.push(self.kernels.finish_compressed, &args, [word(n), 1])
     }
 
     pub(crate) fn attend_step(&mut self, layer: usize, rows: Rows) -> OpsResult {
@@ -313,22 +302,6 @@ impl GpuOps {
         let (eps, round) = (self.spec.dims.eps, u32::from(self.spec.numerics.round_stores));
         let args = RmsnormArgs { x, weight, out, width: word(width), eps, round, pad: 0 };
         self.queue.push(self.kernels.rmsnorm, &args, [word(rows), 1])
-    }
-
-    /// Rotates the last channels of each vector.
-    pub(crate) fn rope(&mut self, turned: &Turned) -> OpsResult {
-        let args = RopeArgs {
-            x: turned.x,
-            cos: turned.angles.0,
-            sin: turned.angles.1,
-            vectors: word(turned.vectors),
-            dim: word(turned.dim),
-            pairs: word(self.spec.dims.rope_dim / 2),
-            inverse: u32::from(turned.inverse),
-            round: u32::from(self.spec.numerics.round_stores),
-            pad: 0,
-        };
-        self.queue.push(self.kernels.rope, &args, [word(turned.rows), 1])
     }
 
     /// Cosines and sines of a layer's rows from `row` on.

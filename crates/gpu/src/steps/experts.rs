@@ -2,14 +2,22 @@
 
 use std::ops::Range;
 
-use finback_kernels::args::{GroupArgs, RouteArgs, SumExpertsArgs, SwigluArgs, scoring};
+use finback_kernels::args::{
+    GroupArgs, RouteArgs, RouteFewArgs, SumExpertsArgs, SwigluArgs, scoring,
+};
+use finback_kernels::manifest::ROUTE_FEW;
 use finback_ops::{OpsError, OpsResult, Rows, Scoring};
 
 use crate::hosted::Fetched;
 use crate::linear::Takes;
 use crate::ops::{GpuOps, Pending};
-use crate::products::word;
+use crate::products::{by_slice, word};
 use crate::rows::{Input, Of, Out, Ready, Used};
+
+/// Whether so many rows are routed and ordered by one launch.
+fn is_few(rows: usize, topk: usize) -> bool {
+    rows <= ROUTE_FEW.0 && rows * topk <= ROUTE_FEW.1
+}
 
 impl GpuOps {
     pub(crate) fn route_step(&mut self, layer: usize, rows: Rows) -> OpsResult {
@@ -22,23 +30,65 @@ impl GpuOps {
         let count = ffn.experts.len();
         let out = Out { at: self.work.gates.at, stride: count, round: false };
         self.products.dense(&mut self.queue, &ready, &gate, out)?;
+        let scoring = match d.scoring {
+            Scoring::SqrtSoftplus => scoring::SQRT_SOFTPLUS,
+            Scoring::Sigmoid => scoring::SIGMOID,
+            Scoring::Softmax => scoring::SOFTMAX,
+        };
+        let normalise = u32::from(d.norm_topk && ffn.topk > 1);
+        let (work, routes) = (&self.work, rows.len() * ffn.topk);
+        if is_few(rows.len(), ffn.topk) {
+            let args = RouteFewArgs {
+                logits: work.gates.at,
+                bias,
+                experts: work.experts.at,
+                weights: work.weights.at,
+                places: work.places.at,
+                rows: work.place_rows.at,
+                sorted: work.routed_row(work.sorted),
+                groups: work.groups.at,
+                count: word(count),
+                topk: word(ffn.topk),
+                scoring,
+                normalise,
+                temperature: d.gate_temp,
+                scale: d.route_scale,
+                row_count: word(rows.len()),
+                groups_max: word(routes.min(count)),
+            };
+            return self.queue.push(self.kernels.route_few, &args, [1, 1]);
+        }
         let args = RouteArgs {
-            logits: self.work.gates.at,
+            logits: work.gates.at,
             bias,
-            experts: self.work.experts.at,
-            weights: self.work.weights.at,
+            experts: work.experts.at,
+            weights: work.weights.at,
             count: word(count),
             topk: word(ffn.topk),
-            scoring: match d.scoring {
-                Scoring::SqrtSoftplus => scoring::SQRT_SOFTPLUS,
-                Scoring::Sigmoid => scoring::SIGMOID,
-                Scoring::Softmax => scoring::SOFTMAX,
-            },
-            normalise: u32::from(d.norm_topk && ffn.topk > 1),
+            scoring,
+            normalise,
             temperature: d.gate_temp,
             scale: d.route_scale,
         };
         self.queue.push(self.kernels.route, &args, [word(rows.len()), 1])
+    }
+
+    /// The order of the routes by expert, where [`GpuOps::route_step`] has not made it.
+    fn group_routes(&mut self, routes: usize, topk: usize, groups: usize) -> OpsResult {
+        let args = GroupArgs {
+            experts: self.work.experts.at,
+            weights: self.work.weights.at,
+            places: self.work.places.at,
+            rows: self.work.place_rows.at,
+            sorted: self.work.routed_row(self.work.sorted),
+            groups: self.work.groups.at,
+            routes: word(routes),
+            topk: word(topk),
+            groups_max: word(groups),
+            pad: 0,
+        };
+        let kernel = self.wide.group_routes.unwrap_or(self.kernels.group_routes);
+        self.queue.push(kernel, &args, [1, 1])
     }
 
     pub(crate) fn experts_step(&mut self, layer: usize, rows: Rows) -> OpsResult {
@@ -53,22 +103,9 @@ impl GpuOps {
         let routes = n * ffn.topk;
         // As many groups as there may be; the ones past the used experts have no places.
         let groups = routes.min(ffn.experts.len());
-        let sorted = self.work.routed_row(self.work.sorted);
-        let args = GroupArgs {
-            experts: self.work.experts.at,
-            weights: self.work.weights.at,
-            places: self.work.places.at,
-            rows: self.work.place_rows.at,
-            sorted,
-            groups: self.work.groups.at,
-            routes: word(routes),
-            topk: word(ffn.topk),
-            groups_max: word(groups),
-            pad: 0,
-        };
-        let kernel = self.wide.group_routes.unwrap_or(self.kernels.group_routes);
-        self.queue.push(kernel, &args, [1, 1])?;
-
+        if !is_few(n, ffn.topk) {
+            self.group_routes(routes, ffn.topk, groups)?;
+        }
         let input = self.x(&rows);
         let weights: [&dyn Takes; 2] = [&routed_in, &shared_in];
         let ready = self.products.ready(&mut self.queue, Of::X, rows.start, input, &weights)?;
@@ -170,13 +207,13 @@ impl GpuOps {
             pad: 0,
         };
         if width == whole {
-            return self.queue.push(self.kernels.sum_experts, &args, [word(n), 1]);
+            return self.queue.push(self.kernels.sum_experts, &args, by_slice(n, width));
         }
         for turn in parts.turns(n, width) {
             let skip = |words: usize| (4 * turn.start * words) as u64;
             let (shared, places) = (args.shared + skip(width), args.places + skip(topk));
             let args = SumExpertsArgs { shared, places, out: parts.own(), ..args };
-            self.queue.push(self.kernels.sum_experts, &args, [word(turn.len()), 1])?;
+            self.queue.push(self.kernels.sum_experts, &args, by_slice(turn.len(), width))?;
             let to = (y + skip(whole), whole);
             parts.gather(&mut self.queue, parts.own(), (turn.len(), width), to)?;
         }

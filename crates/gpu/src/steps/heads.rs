@@ -7,7 +7,7 @@ use finback_ops::{Adjust, OpsError, OpsResult, Penalties, Rows, Sampling};
 
 use crate::linear::index;
 use crate::ops::GpuOps;
-use crate::products::word;
+use crate::products::{by_slice, word};
 use crate::rows::{Input, Of, Out};
 use crate::sampling::{Chosen, Places};
 
@@ -59,7 +59,7 @@ impl GpuOps {
             round: u32::from(spec.numerics.round_stores),
             pad: 0,
         };
-        self.queue.push(self.kernels.collapse, &args, [word(n), 1])?;
+        self.queue.push(self.kernels.collapse, &args, by_slice(n, d.hidden))?;
         self.rmsnorm_to(x, norm, y, d.hidden, n)?;
         let head = self.weights.head;
         let input = Input { x: y, width: d.hidden, stride: d.hidden, rows: n, round: true };
@@ -295,7 +295,7 @@ impl GpuOps {
         };
         let (width, x_stride) = (word(d.vocab), word(logits.stride));
         let args = AddArgs { x: logits.at, term, width, x_stride };
-        self.queue.push(self.kernels.add_rows, &args, [word(spans), 1])?;
+        self.queue.push(self.kernels.add_rows, &args, by_slice(spans, d.vocab))?;
         // A row that cannot be chosen from proposes id 0: a wrong draft costs, never harms.
         self.choose_adjusted(&logits, places, (drafts + 4 * j as u64, block, 0))
     }

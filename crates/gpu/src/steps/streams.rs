@@ -9,7 +9,7 @@ use finback_ops::{EngramLayer, Format, OpsError, OpsResult, Rows, Site, TableRow
 
 use crate::linear::index;
 use crate::ops::{GpuOps, Pending};
-use crate::products::word;
+use crate::products::{by_slice, word};
 use crate::rows::{Input, Of, Out};
 use crate::wide::Mix;
 
@@ -27,7 +27,7 @@ impl GpuOps {
             format: index(weight.format) as u32,
             pad: 0,
         };
-        self.queue.push(self.kernels.embed, &args, [word(rows.len()), 1])
+        self.queue.push(self.kernels.embed, &args, by_slice(rows.len(), d.hidden))
     }
 
     pub(crate) fn engram_step(&mut self, layer: usize, rows: Rows) -> OpsResult {
@@ -49,7 +49,7 @@ impl GpuOps {
             columns: word(engram.columns()),
             dim: word(engram.dim),
         };
-        self.queue.push(self.kernels.engram_gather, &args, [word(n), 1])?;
+        self.queue.push(self.kernels.engram_gather, &args, by_slice(n, width))?;
         let input = Input { x: work.engram.at, width, stride: width, rows: n, round: true };
         let ready = self.products.ready(&mut self.queue, Of::Other, 0, input, &[&wkv])?;
         let round = spec.numerics.round_stores;
@@ -125,7 +125,7 @@ impl GpuOps {
             round: u32::from(spec.numerics.round_stores),
             pad: 0,
         };
-        self.queue.push(self.kernels.tap, &args, [word(rows.len()), 1])
+        self.queue.push(self.kernels.tap, &args, by_slice(rows.len(), d.hidden))
     }
 
     pub(crate) fn hyper_in_step(&mut self, layer: usize, site: Site, rows: Rows) -> OpsResult {
@@ -261,6 +261,6 @@ impl GpuOps {
             round: u32::from(self.spec.numerics.round_stores),
             pad: 0,
         };
-        self.queue.push(self.kernels.hyper_out, &args, [word(rows.len()), 1])
+        self.queue.push(self.kernels.hyper_out, &args, by_slice(rows.len(), d.hidden))
     }
 }

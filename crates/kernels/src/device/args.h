@@ -108,18 +108,6 @@ struct DenseArgs {
     u32 pad;
 };
 
-struct RopeArgs {
-    GLOBAL float* x;
-    GLOBAL const float* cos;
-    GLOBAL const float* sin;
-    u32 vectors;
-    u32 dim;
-    u32 pairs;
-    u32 inverse;
-    u32 round;
-    u32 pad;
-};
-
 struct PackArgs {
     GLOBAL const float* x;
     GLOBAL const u64* places;
@@ -136,14 +124,23 @@ struct UnpackArgs {
     u32 pad;
 };
 
-struct PoolArgs {
+struct CompressedArgs {
+    GLOBAL float* x;
     GLOBAL const float* raw;
     GLOBAL const u32* members;
-    GLOBAL float* out;
+    GLOBAL const float* norm;
+    GLOBAL const float* cos;
+    GLOBAL const float* sin;
+    GLOBAL u16* plain;
+    GLOBAL u16* coded;
+    GLOBAL const u64* places;
+    GLOBAL u8* out;
     u32 dim;
+    u32 pairs;
     u32 ratio;
     u32 round;
-    u32 pad;
+    float eps;
+    u32 index;
 };
 
 struct IndexQueryArgs {
@@ -253,6 +250,25 @@ struct GroupArgs {
     u32 topk;
     u32 groups_max;
     u32 pad;
+};
+
+struct RouteFewArgs {
+    GLOBAL const float* logits;
+    GLOBAL const float* bias;
+    GLOBAL u32* experts;
+    GLOBAL float* weights;
+    GLOBAL u32* places;
+    GLOBAL u32* rows;
+    GLOBAL float* sorted;
+    GLOBAL u32* groups;
+    u32 count;
+    u32 topk;
+    u32 scoring;
+    u32 normalise;
+    float temperature;
+    float scale;
+    u32 row_count;
+    u32 groups_max;
 };
 
 struct ExpertArgs {

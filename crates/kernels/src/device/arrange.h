@@ -119,12 +119,12 @@ KERNEL(arrange_bf16, ArrangeArgs) {
 }
 
 // Rows as the right operand of a product: bf16, after the model's rounding to e4m3 with one power of
-// two for 32 inputs where `coded`. One group a row, one warp a block.
+// two for 32 inputs where `coded`. One group a row and slice, one warp a block.
 KERNEL(operand, OperandArgs) {
-    const u32 lane = LANE;
+    const u32 lane = LANE, slice = GROUP_Y;
     const u64 row = GROUP_X;
     GLOBAL u16* out = (GLOBAL u16*)args.out + row * args.out_stride;
-    for (u32 block = lane / 32u; block < args.width / 32u; block += GROUP_WARPS) {
+    for (u32 block = slice_first(slice, lane) / 32u; block < slice_end(slice, args.width) / 32u; block += GROUP_WARPS) {
         const u32 at = block * 32u + lane % 32u;
         float x = args.x[row * args.x_stride + at];
         if (args.coded != 0) {

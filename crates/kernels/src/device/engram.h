@@ -1,12 +1,13 @@
 // Engram: the hashed rows of a table, and their gates on the streams.
 #pragma once
 
-// Lifts the named rows of a table, or of rows staged for this batch; one group a batch row.
+// Lifts the named rows of a table, or of rows staged for this batch; one group a batch row
+// and slice.
 KERNEL(engram_gather, EngramGatherArgs) {
-    const u32 lane = LANE;
+    const u32 lane = LANE, slice = GROUP_Y;
     const u64 row = GROUP_X;
     const u32 width = args.columns * args.dim, blocks = args.dim / 32u;
-    for (u32 at = lane; at < width; at += GROUP_LANES) {
+    for (u32 at = slice_first(slice, lane); at < slice_end(slice, width); at += GROUP_LANES) {
         const u64 id = args.ids[row * args.columns + at / args.dim];
         const u32 k = at % args.dim;
         const u32 block = PLANTED(FAULT_ENGRAM_WRONG_SCALE) ? blocks - 1u - k / 32u : k / 32u;

@@ -1,4 +1,5 @@
-// Hyper-connections: the streams' mixes around a sublayer, one group a row.
+// Hyper-connections: the streams' mixes around a sublayer, one group a row, or where there is no sum over
+// channels one a row and slice of them.
 #pragma once
 
 #define HC_MAX 8u
@@ -11,16 +12,16 @@ DEVICE float table_value(GLOBAL const u8* table, u64 at, u32 format) {
 }
 
 KERNEL(embed, EmbedArgs) {
-    const u32 lane = LANE;
+    const u32 lane = LANE, slice = GROUP_Y;
     const u64 row = GROUP_X;
     const u64 from = u64(args.tokens[row]) * args.width;
     GLOBAL float* streams = args.streams + row * args.hc * args.width;
-    for (u32 k = lane; k < args.width; k += GROUP_LANES) {
+    for (u32 k = slice_first(slice, lane); k < slice_end(slice, args.width); k += GROUP_LANES) {
         const float x = table_value(args.table, from + k, args.format);
         const u32 copies = PLANTED(FAULT_EMBED_DROPPED_STREAM) ? args.hc - 1u : args.hc;
         for (u32 i = 0; i < copies; i++) streams[i * args.width + k] = x;
     }
-    if (lane < args.hc) args.pre[row * args.hc + lane] = lane == 0 ? 1.0f : 0.0f;
+    if (slice == 0 && lane < args.hc) args.pre[row * args.hc + lane] = lane == 0 ? 1.0f : 0.0f;
 }
 
 DEVICE float collapsed(GLOBAL const float* streams, GLOBAL const float* pre, u32 hc, u32 width, u32 k) {
@@ -31,21 +32,21 @@ DEVICE float collapsed(GLOBAL const float* streams, GLOBAL const float* pre, u32
 
 // out = sum_i pre_i X_i, streams ascending.
 KERNEL(collapse, CollapseArgs) {
-    const u32 lane = LANE;
+    const u32 lane = LANE, slice = GROUP_Y;
     const u64 row = GROUP_X;
     GLOBAL const float* streams = args.streams + row * args.hc * args.width;
     const u32 hc = PLANTED(FAULT_COLLAPSE_DROPPED_STREAM) ? args.hc - 1u : args.hc;
-    for (u32 k = lane; k < args.width; k += GROUP_LANES)
+    for (u32 k = slice_first(slice, lane); k < slice_end(slice, args.width); k += GROUP_LANES)
         args.out[row * args.width + k] =
             stored(collapsed(streams, args.pre + row * args.hc, hc, args.width, k), args.round);
 }
 
 // Columns at..at+width of the taps take the mean of the streams.
 KERNEL(tap, TapArgs) {
-    const u32 lane = LANE;
+    const u32 lane = LANE, slice = GROUP_Y;
     const u64 row = GROUP_X;
     GLOBAL const float* streams = args.streams + row * args.hc * args.width;
-    for (u32 k = lane; k < args.width; k += GROUP_LANES) {
+    for (u32 k = slice_first(slice, lane); k < slice_end(slice, args.width); k += GROUP_LANES) {
         float sum = streams[k];
         for (u32 i = 1; i < args.hc; i++) sum = sum + streams[i * args.width + k];
         const u32 count = PLANTED(FAULT_TAP_WRONG_SCALE) ? args.hc + 1u : args.hc;
@@ -117,11 +118,11 @@ KERNEL(hyper_in, HyperInArgs) {
 
 // X_j = post_j y + sum_i comb[i][j] X_i, streams ascending, in place.
 KERNEL(hyper_out, HyperOutArgs) {
-    const u32 lane = LANE, hc = args.hc, width = args.width;
+    const u32 lane = LANE, slice = GROUP_Y, hc = args.hc, width = args.width;
     const u64 row = GROUP_X;
     GLOBAL float* streams = args.streams + row * hc * width;
     GLOBAL const float* comb = args.comb + row * hc * hc;
-    for (u32 k = lane; k < width; k += GROUP_LANES) {
+    for (u32 k = slice_first(slice, lane); k < slice_end(slice, width); k += GROUP_LANES) {
         float old[HC_MAX];
         for (u32 i = 0; i < hc; i++) old[i] = streams[i * width + k];
         const float y = args.y[row * width + k];

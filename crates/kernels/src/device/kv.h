@@ -71,24 +71,18 @@ UNPACK_KERNEL(unpack_index, index_bytes, index_value)
 // The latent of each group that closes: per channel the softmax of the gates, weighting the kv rows.
 // Raw rows are [kv, gate] of `dim` each; `members` names a group's, oldest first, which is the order
 // of the sums.
-KERNEL(pool, PoolArgs) {
-    const u32 lane = LANE;
-    const u64 group = GROUP_X;
-    GLOBAL const u32* members = args.members + group * args.ratio;
-    const u32 ratio = PLANTED(FAULT_POOL_DROPPED_ROW) ? args.ratio - 1u : args.ratio;
-    for (u32 k = lane; k < args.dim; k += GROUP_LANES) {
-        float top = -infinity();
-        for (u32 i = 0; i < ratio; i++)
-            top = max_of(args.raw[u64(members[i]) * 2u * args.dim + args.dim + k], top);
-        float sum = 0.0f, all = 0.0f;
-        for (u32 i = 0; i < ratio; i++) {
-            GLOBAL const float* raw = args.raw + u64(members[i]) * 2u * args.dim;
-            const float e = exp_of(raw[args.dim + k] - top);
-            sum = FMA(e, raw[k], sum);
-            all = all + e;
-        }
-        args.out[group * args.dim + k] = stored(sum / all, args.round);
+DEVICE float pooled(GLOBAL const float* raw, GLOBAL const u32* members, u32 all, u32 dim, u32 k, u32 round) {
+    const u32 ratio = PLANTED(FAULT_POOL_DROPPED_ROW) ? all - 1u : all;
+    float top = -infinity();
+    for (u32 i = 0; i < ratio; i++) top = max_of(raw[u64(members[i]) * 2u * dim + dim + k], top);
+    float sum = 0.0f, divisor = 0.0f;
+    for (u32 i = 0; i < ratio; i++) {
+        GLOBAL const float* own = raw + u64(members[i]) * 2u * dim;
+        const float e = exp_of(own[dim + k] - top);
+        sum = FMA(e, own[k], sum);
+        divisor = divisor + e;
     }
+    return stored(sum / divisor, round);
 }
 
 // Copies so many bytes from each source to its place: window rows into rings, raw rows into open

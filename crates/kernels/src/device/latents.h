@@ -6,14 +6,13 @@
 // Channels of a lane; a latent has at most 2048.
 #define LATENT_EACH 16u
 
-// The lane's channels of a row's rmsnorm, those past the width 0.
-DEVICE void normed(GLOBAL const float* from, GLOBAL const float* weight, u32 width, float eps, u32 round,
-    SHARED_REF(float) part, u32 lane, THREAD float* x) {
+// The rmsnorm of a row, of which x has the lane's channels, those past the width 0.
+DEVICE void normed(THREAD float* x, GLOBAL const float* weight, u32 width, float eps, u32 round, SHARED_REF(float) part,
+    u32 lane) {
     float by[LATENT_EACH];
     UNROLL
     for (u32 i = 0; i < LATENT_EACH; i++) {
         const u32 k = i * GROUP_LANES + lane;
-        x[i] = k < width ? from[k] : 0.0f;
         by[i] = k < width ? weight[k] : 0.0f;
     }
     float sum = 0.0f;
@@ -22,6 +21,24 @@ DEVICE void normed(GLOBAL const float* from, GLOBAL const float* weight, u32 wid
     const float inverse = inverse_rms(group_sum(sum, part, lane), width, eps);
     UNROLL
     for (u32 i = 0; i < LATENT_EACH; i++) x[i] = stored(x[i] * inverse * by[i], round);
+}
+
+DEVICE void load_latent(GLOBAL const float* from, u32 width, u32 lane, THREAD float* x) {
+    UNROLL
+    for (u32 i = 0; i < LATENT_EACH; i++) {
+        const u32 k = i * GROUP_LANES + lane;
+        x[i] = k < width ? from[k] : 0.0f;
+    }
+}
+
+// A bf16 value as an operand and rounded to e4m3 as an FP8 linear's input is, each where its address is
+// given. Every lane of the warp comes, those that have a channel of the row store.
+DEVICE void store_forms(float x, bool mine, u64 at, GLOBAL u16* plain, GLOBAL u16* coded) {
+    if (plain && mine) plain[at] = u16(AS_BITS(x) >> 16);
+    if (!coded) return;
+    const u32 byte = e4m3_scale_of(warp_amax(x));
+    const float code = round_e4m3(quotient(x, e8m0_reciprocal(byte))) * lift_e8m0(byte);
+    if (mine) coded[at] = u16(AS_BITS(code) >> 16);
 }
 
 // Group (row, 0): qr in place, and as bf16 and bf16 of e4m3 where addresses are given. Group (row, 1), or
@@ -33,23 +50,19 @@ KERNEL(finish_latents, LatentsArgs) {
     float x[LATENT_EACH];
     if (args.qr && which == 0) {
         GLOBAL float* qr = args.qr + row * args.rank;
-        normed(qr, args.q_norm, args.rank, args.eps, args.round, part, lane, x);
+        load_latent(qr, args.rank, lane, x);
+        normed(x, args.q_norm, args.rank, args.eps, args.round, part, lane);
         UNROLL
         for (u32 i = 0; i < LATENT_EACH; i++) {
             const u32 k = i * GROUP_LANES + lane;
             if (k - lane % 32u >= args.rank) continue;
-            const bool mine = k < args.rank;
-            if (mine) qr[k] = x[i];
-            if (args.plain && mine) args.plain[row * args.rank + k] = u16(AS_BITS(x[i]) >> 16);
-            if (args.coded) {
-                const u32 byte = e4m3_scale_of(warp_amax(x[i]));
-                const float code = round_e4m3(quotient(x[i], e8m0_reciprocal(byte))) * lift_e8m0(byte);
-                if (mine) args.coded[row * args.rank + k] = u16(AS_BITS(code) >> 16);
-            }
+            if (k < args.rank) qr[k] = x[i];
+            store_forms(x[i], k < args.rank, row * args.rank + k, args.plain, args.coded);
         }
         return;
     }
-    normed(args.kv + row * args.dim, args.kv_norm, args.dim, args.eps, args.round, part, lane, x);
+    load_latent(args.kv + row * args.dim, args.dim, lane, x);
+    normed(x, args.kv_norm, args.dim, args.eps, args.round, part, lane);
     const u32 plain = args.dim - 2u * args.pairs;
     GLOBAL const float* cos = args.cos + row * args.pairs;
     GLOBAL const float* sin = args.sin + row * args.pairs;
@@ -60,5 +73,39 @@ KERNEL(finish_latents, LatentsArgs) {
         if (k - lane % 32u >= args.dim) continue;
         const float value = turned(x[i], k, plain, cos, sin, false, args.round);
         store_e4m3_block(value, lane, out + block * 32u, out + args.dim + block);
+    }
+}
+
+// What becomes of a compressed row, or with `index` of its index key: the pooled raw rows where `raw` gives
+// them, else x; normed in place, and as bf16 and bf16 of e4m3 where addresses are given; then rotated and
+// packed to its place. Group x is a row.
+KERNEL(finish_compressed, CompressedArgs) {
+    SHARED(float, part, GROUP_WARPS);
+    const u32 lane = LANE, dim = args.dim, first = dim - 2u * args.pairs;
+    const u64 row = GROUP_X;
+    GLOBAL float* own = args.x + row * dim;
+    float x[LATENT_EACH];
+    if (args.raw) {
+        UNROLL
+        for (u32 i = 0; i < LATENT_EACH; i++) {
+            const u32 k = i * GROUP_LANES + lane;
+            x[i] = k < dim ? pooled(args.raw, args.members + row * args.ratio, args.ratio, dim, k, args.round) : 0.0f;
+        }
+    } else {
+        load_latent(own, dim, lane, x);
+    }
+    normed(x, args.norm, dim, args.eps, args.round, part, lane);
+    GLOBAL const float* cos = args.cos + row * args.pairs;
+    GLOBAL const float* sin = args.sin + row * args.pairs;
+    GLOBAL u8* out = args.out + place_of(args.places, row, args.index != 0 ? index_bytes(dim) : compressed_bytes(dim));
+    UNROLL
+    for (u32 i = 0; i < LATENT_EACH; i++) {
+        const u32 k = i * GROUP_LANES + lane, block = k / 32u;
+        if (k - lane % 32u >= dim) continue;
+        own[k] = x[i];
+        store_forms(x[i], true, row * dim + k, args.plain, args.coded);
+        const float value = turned(x[i], k, first, cos, sin, false, args.round);
+        if (args.index != 0) store_e2m1_block(value, lane, out + block * 16u, out + dim / 2u + block);
+        else store_e2m1_halves(value, lane, out + block * 16u, out + dim / 2u + block * 2u);
     }
 }

@@ -58,12 +58,12 @@ DEVICE void store_e2m1_halves(float x, u32 lane, GLOBAL u8* nibbles, GLOBAL u8* 
 }
 
 // Rows to e4m3 codes with one e8m0 scale for 32 channels: the input of an FP8 or FP4 linear. One
-// group a row, one warp a block.
+// group a row and slice, one warp a block.
 KERNEL(quantise, QuantiseArgs) {
-    const u32 lane = LANE;
+    const u32 lane = LANE, slice = GROUP_Y;
     const u64 row = GROUP_X;
     const u32 blocks = args.width / 32u;
-    for (u32 block = lane / 32u; block < blocks; block += GROUP_WARPS) {
+    for (u32 block = slice_first(slice, lane) / 32u; block < slice_end(slice, args.width) / 32u; block += GROUP_WARPS) {
         const u64 at = row * args.width + block * 32u;
         GLOBAL u8* scale = args.scales + row * blocks + block;
         store_e4m3_block(args.x[at + lane % 32u], lane, args.codes + at, scale);

@@ -7,6 +7,15 @@
 #define GROUP_LANES 128u
 #define GROUP_WARPS 4u
 
+// Where no sum crosses channels, groups in y take slices of so many of a row.
+#define SLICE_CHANNELS 512u
+
+DEVICE u32 slice_first(u32 slice, u32 lane) { return slice * SLICE_CHANNELS + lane; }
+DEVICE u32 slice_end(u32 slice, u32 width) {
+    const u32 end = (slice + 1u) * SLICE_CHANNELS;
+    return end < width ? end : width;
+}
+
 DEVICE float warp_sum(float x) {
     x = x + SHUFFLE_XOR(x, 16u);
     x = x + SHUFFLE_XOR(x, 8u);

@@ -247,9 +247,9 @@ KERNEL(adjust, AdjustArgs) {
 
 // x += term: the Markov term on a logit row.
 KERNEL(add_rows, AddArgs) {
-    const u32 lane = LANE;
+    const u32 lane = LANE, slice = GROUP_Y;
     const u64 row = GROUP_X;
-    for (u32 k = lane; k < args.width; k += GROUP_LANES) {
+    for (u32 k = slice_first(slice, lane); k < slice_end(slice, args.width); k += GROUP_LANES) {
         const float term = PLANTED(FAULT_ADD_DROPPED) && k == 0 ? 0.0f : args.term[row * args.width + k];
         args.x[row * args.x_stride + k] = args.x[row * args.x_stride + k] + term;
     }

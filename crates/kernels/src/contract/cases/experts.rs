@@ -2,16 +2,18 @@
 
 use finback_numerics::math;
 
-use super::super::case::{Case, Gate, Rule, Want, bytes};
+use super::super::case::{Addresses, Case, Gate, Rule, Want, bytes};
 use super::super::data::{Data, UNIT, gamma, group_depth, near, nears};
-use super::{by_row, word};
-use crate::args::{Args, GroupArgs, RouteArgs, SumExpertsArgs, SwigluArgs, scoring};
+use super::{by_row, by_slice, word};
+use crate::args::{Args, GroupArgs, RouteArgs, RouteFewArgs, SumExpertsArgs, SwigluArgs, scoring};
 
 pub fn cases() -> Vec<Case> {
     vec![
         route(scoring::SQRT_SOFTPLUS, 200, 6, true),
         route(scoring::SIGMOID, 24, 3, true),
         route(scoring::SOFTMAX, 150, 4, false),
+        route_few(5, 24, 3),
+        route_few(8, 130, 6),
         group_routes("group_routes", 5, 3, 8),
         group_routes("group_routes", 60, 3, 20),
         group_routes("tile_group_routes", 5, 3, 8),
@@ -22,35 +24,52 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-fn route(scoring: u32, count: usize, topk: usize, normalise: bool) -> Case {
-    let (rows, temperature, scale) = (4, 1.25f32, 1.5f32);
-    let mut data = Data::new(60 + u64::from(scoring));
-    let mut logits = data.floats(rows * count, 4.0);
-    let mut bias = data.floats(count, 0.3);
-    // The second row's logits are few values over equal biases: the choice is by ties.
-    bias[..count / 2].fill(0.5);
-    logits[count..2 * count].iter_mut().for_each(|x| *x = x.round());
-    let (values, biases) = (logits.clone(), bias.clone());
-    let want = move |row: usize| {
-        let x = &values[row * count..][..count];
-        let top = x.iter().fold(f32::NEG_INFINITY, |top, x| top.max(x / temperature));
+/// A router and the logits of some rows.
+#[derive(Clone)]
+struct Router {
+    logits: Vec<f32>,
+    bias: Vec<f32>,
+    scoring: u32,
+    count: usize,
+    topk: usize,
+    normalise: bool,
+}
+
+const TEMPERATURE: f32 = 1.25;
+const SCALE: f32 = 1.5;
+
+impl Router {
+    fn new(scoring: u32, rows: usize, count: usize, topk: usize, normalise: bool) -> Self {
+        let mut data = Data::new(60 + u64::from(scoring));
+        let mut logits = data.floats(rows * count, 4.0);
+        let mut bias = data.floats(count, 0.3);
+        // The second row's logits are few values over equal biases: the choice is by ties.
+        bias[..count / 2].fill(0.5);
+        logits[count..2 * count].iter_mut().for_each(|x| *x = x.round());
+        Self { logits, bias, scoring, count, topk, normalise }
+    }
+
+    /// A row's experts, ascending, and their weights.
+    fn row(&self, row: usize) -> (Vec<u32>, Vec<(f64, f64)>) {
+        let Self { scoring, count, topk, .. } = *self;
+        let x = &self.logits[row * count..][..count];
+        let top = x.iter().fold(f32::NEG_INFINITY, |top, x| top.max(x / TEMPERATURE));
         // Softmax sums in the kernel's own order: to choose, only the order of scores matters.
         let score = |x: f32| match scoring {
-            scoring::SQRT_SOFTPLUS => math::softplus(x / temperature).sqrt(),
-            scoring::SIGMOID => math::sigmoid(x / temperature),
-            _ => math::exp(x / temperature - top),
+            scoring::SQRT_SOFTPLUS => math::softplus(x / TEMPERATURE).sqrt(),
+            scoring::SIGMOID => math::sigmoid(x / TEMPERATURE),
+            _ => math::exp(x / TEMPERATURE - top),
         };
         let all: f64 = x.iter().map(|&x| f64::from(score(x))).sum();
         let divide = if scoring == scoring::SOFTMAX { all as f32 } else { 1.0 };
         let score = |e: usize| score(x[e]) / divide;
+        let by = |e: usize| score(e) + self.bias[e];
         let mut order: Vec<usize> = (0..count).collect();
-        order.sort_by(|&a, &b| {
-            (score(b) + biases[b]).total_cmp(&(score(a) + biases[a])).then(a.cmp(&b))
-        });
+        order.sort_by(|&a, &b| by(b).total_cmp(&by(a)).then(a.cmp(&b)));
         order.truncate(topk);
         order.sort_unstable();
         let exact = |e: usize| {
-            let x = f64::from(x[e]) / f64::from(temperature);
+            let x = f64::from(x[e]) / f64::from(TEMPERATURE);
             match scoring {
                 scoring::SQRT_SOFTPLUS => (x.max(0.0) + (-x.abs()).exp().ln_1p()).sqrt(),
                 scoring::SIGMOID => 1.0 / (1.0 + (-x).exp()),
@@ -58,19 +77,42 @@ fn route(scoring: u32, count: usize, topk: usize, normalise: bool) -> Case {
             }
         };
         let sum: f64 = order.iter().map(|&e| exact(e)).sum();
-        let divisor = if normalise { sum } else { 1.0 };
-        let weights = nears(order.iter().map(|&e| {
-            let value = exact(e) / divisor * f64::from(scale);
+        let divisor = if self.normalise { sum } else { 1.0 };
+        let weight = |&e: &usize| {
+            let value = exact(e) / divisor * f64::from(SCALE);
             // The division by the temperature, the function's few units, and the sums.
             let steps = 16 + topk + group_depth(count);
             near(value, value * (gamma(steps) + 8.0 * x[e].abs() as f64 * UNIT), false)
-        }));
-        let ids: Vec<u32> = order.iter().map(|&e| word(e)).collect();
-        vec![Want::Bytes(bytes(&ids)), weights]
-    };
+        };
+        (order.iter().map(|&e| word(e)).collect(), order.iter().map(weight).collect())
+    }
+
+    /// The arguments of `route_few`, without an order by expert.
+    fn few(&self, at: &Addresses, rows: usize) -> RouteFewArgs {
+        RouteFewArgs {
+            logits: at.of("logits"),
+            bias: at.of("bias"),
+            experts: at.of("experts"),
+            weights: at.of("weights"),
+            count: word(self.count),
+            topk: word(self.topk),
+            scoring: self.scoring,
+            normalise: self.normalise.into(),
+            temperature: TEMPERATURE,
+            scale: SCALE,
+            row_count: word(rows),
+            ..RouteFewArgs::default()
+        }
+    }
+}
+
+fn route(scoring: u32, count: usize, topk: usize, normalise: bool) -> Case {
+    let rows = 4;
+    let router = Router::new(scoring, rows, count, topk, normalise);
+    let (few, own) = (router.clone(), router.clone());
     Case::new("route", format!("{topk} of {count}, scoring {scoring}"), rows)
-        .row("logits", &logits)
-        .shared("bias", &bias)
+        .row("logits", &router.logits)
+        .shared("bias", &router.bias)
         .out("experts", topk * 4)
         .out("weights", topk * 4)
         .launch(move |at, rows| {
@@ -83,12 +125,16 @@ fn route(scoring: u32, count: usize, topk: usize, normalise: bool) -> Case {
                 topk: word(topk),
                 scoring,
                 normalise: normalise.into(),
-                temperature,
-                scale,
+                temperature: TEMPERATURE,
+                scale: SCALE,
             };
             (args.bytes(), by_row(rows))
         })
-        .want(want)
+        .twin("route_few", move |at, rows| (few.few(at, rows.len()).bytes(), [1, 1]))
+        .want(move |row| {
+            let (ids, weights) = own.row(row);
+            vec![Want::Bytes(bytes(&ids)), Want::Near(weights)]
+        })
         // Choices stay experts of the layer, whatever a logit is.
         .strike("logits", 0, f32::NAN, Rule::Check("experts", ascending))
         .strike("logits", 0, f32::INFINITY, Rule::Check("experts", ascending))
@@ -96,9 +142,90 @@ fn route(scoring: u32, count: usize, topk: usize, normalise: bool) -> Case {
         .fault("ROUTE_TIES_HIGH", Gate::Reference)
 }
 
+/// The whole batch is one unit: what it sorts is the batch.
+fn route_few(rows: usize, count: usize, topk: usize) -> Case {
+    let router = Router::new(scoring::SQRT_SOFTPLUS, rows, count, topk, true);
+    let (few, own) = (router.clone(), router.clone());
+    let routes = rows * topk;
+    let groups_max = routes.min(count);
+    let want = move |_: usize| {
+        let (ids, weights): (Vec<_>, Vec<_>) = (0..rows).map(|row| own.row(row)).unzip();
+        let (ids, weights): (Vec<u32>, Vec<_>) = (ids.concat(), weights.concat());
+        let Order { places, rows, groups, order } = Order::of(&ids, topk, groups_max);
+        let sorted = order.iter().map(|&i| weights[i]).collect();
+        vec![
+            Want::Bytes(bytes(&ids)),
+            Want::Near(weights),
+            Want::Bytes(bytes(&places)),
+            Want::Bytes(bytes(&rows)),
+            Want::Near(sorted),
+            Want::Bytes(bytes(&groups)),
+        ]
+    };
+    Case::new("route_few", format!("{rows} rows of {topk} of {count}"), 1)
+        .row("logits", &router.logits)
+        .shared("bias", &router.bias)
+        .out("experts", routes * 4)
+        .out("weights", routes * 4)
+        .out("places", routes * 4)
+        .out("rows", routes * 4)
+        .out("sorted", routes * 4)
+        .out("groups", groups_max * 12)
+        .launch(move |at, _| {
+            let args = RouteFewArgs {
+                places: at.of("places"),
+                rows: at.of("rows"),
+                sorted: at.of("sorted"),
+                groups: at.of("groups"),
+                groups_max: word(groups_max),
+                ..few.few(at, rows)
+            };
+            (args.bytes(), [1, 1])
+        })
+        .want(want)
+        .strike("logits", 0, f32::NAN, Rule::Check("experts", first_is_ascending))
+        .fault("ROUTE_NO_BIAS", Gate::Reference)
+        .fault("ROUTE_TIES_HIGH", Gate::Reference)
+        .fault("ROUTE_MISSING_BARRIER", Gate::Rows)
+        .fault("GROUP_UNSTABLE", Gate::Reference)
+}
+
+/// The first row's three experts.
+fn first_is_ascending(before: &[u8], after: &[u8]) -> bool {
+    ascending(&before[..12], &after[..12])
+}
+
 fn ascending(_: &[u8], after: &[u8]) -> bool {
     let ids: Vec<u32> = after.as_chunks::<4>().0.iter().map(|b| u32::from_ne_bytes(*b)).collect();
     ids.is_sorted_by(|a, b| a < b) && ids.iter().all(|&id| id < 200)
+}
+
+/// Routes in order of their experts.
+struct Order {
+    places: Vec<u32>,
+    rows: Vec<u32>,
+    groups: Vec<u32>,
+    /// The route of each place.
+    order: Vec<usize>,
+}
+
+impl Order {
+    fn of(list: &[u32], topk: usize, groups_max: usize) -> Self {
+        let mut order: Vec<usize> = (0..list.len()).collect();
+        order.sort_by_key(|&i| (list[i], i));
+        let mut places = vec![0; list.len()];
+        order.iter().enumerate().for_each(|(place, &i)| places[i] = word(place));
+        let rows = order.iter().map(|&i| word(i / topk)).collect();
+        let mut groups = Vec::new();
+        for (place, &i) in order.iter().enumerate() {
+            if place == 0 || list[order[place - 1]] != list[i] {
+                let n = list.iter().filter(|&&e| e == list[i]).count();
+                groups.extend([list[i], word(place), word(place + n)]);
+            }
+        }
+        groups.resize(groups_max * 3, 0);
+        Self { places, rows, groups, order }
+    }
 }
 
 /// The whole batch is one unit: what it sorts is the batch.
@@ -115,23 +242,11 @@ fn group_routes(kernel: &'static str, rows: usize, topk: usize, experts: usize) 
     let groups_max = routes.min(experts);
     let (list, held) = (ids.clone(), weights.clone());
     let want = move |_: usize| {
-        let mut order: Vec<usize> = (0..routes).collect();
-        order.sort_by_key(|&i| (list[i], i));
-        let mut places = vec![0; routes];
-        order.iter().enumerate().for_each(|(place, &i)| places[i] = word(place));
-        let sorted_rows: Vec<u32> = order.iter().map(|&i| word(i / topk)).collect();
+        let Order { places, rows, groups, order } = Order::of(&list, topk, groups_max);
         let sorted: Vec<f32> = order.iter().map(|&i| held[i]).collect();
-        let mut groups = Vec::new();
-        for (place, &i) in order.iter().enumerate() {
-            if place == 0 || list[order[place - 1]] != list[i] {
-                let n = list.iter().filter(|&&e| e == list[i]).count();
-                groups.extend([list[i], word(place), word(place + n)]);
-            }
-        }
-        groups.resize(groups_max * 3, 0);
         vec![
             Want::Bytes(bytes(&places)),
-            Want::Bytes(bytes(&sorted_rows)),
+            Want::Bytes(bytes(&rows)),
             Want::Bytes(bytes(&sorted)),
             Want::Bytes(bytes(&groups)),
         ]
@@ -217,7 +332,7 @@ fn swiglu(weighted: bool, limit: f32) -> Case {
 }
 
 fn sum_experts() -> Case {
-    let (rows, topk, width) = (3, 3, 136);
+    let (rows, topk, width) = (3, 3, 530);
     let mut data = Data::new(64);
     let routed = data.floats(rows * topk * width, 2.0);
     let shared = data.floats(rows * width, 2.0);
@@ -248,7 +363,7 @@ fn sum_experts() -> Case {
                 round: 1,
                 pad: 0,
             };
-            (args.bytes(), by_row(rows))
+            (args.bytes(), by_slice(rows, width))
         })
         .want(want)
         .strike("routed", width + 4, f32::NAN, Rule::NanAt("out", 4))

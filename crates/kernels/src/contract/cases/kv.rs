@@ -3,11 +3,10 @@
 use finback_numerics::{bf16, fp8, quant, rows as packed};
 
 use super::super::case::{Case, Gate, Rule, Want, bytes};
-use super::super::data::{Data, UNIT, gamma, near, nears};
-use super::{by_row, word};
+use super::super::data::Data;
+use super::{by_row, by_slice, word};
 use crate::args::{
-    Args, CopyArgs, IndexOperandArgs, IndexQueryArgs, PackArgs, PoolArgs, QuantiseArgs, RopeArgs,
-    UnpackArgs,
+    Args, CopyArgs, IndexOperandArgs, IndexQueryArgs, PackArgs, QuantiseArgs, UnpackArgs,
 };
 
 pub fn cases() -> Vec<Case> {
@@ -45,16 +44,7 @@ pub fn cases() -> Vec<Case> {
         scales: 80,
         nan_channels: Rule::NanIn("out", 0, 128),
     };
-    let mut cases = vec![
-        quantise(),
-        index_query(),
-        index_operand(),
-        rope(false),
-        rope(true),
-        pool(2),
-        pool(3),
-        copy_rows(),
-    ];
+    let mut cases = vec![quantise(), index_query(), index_operand(), copy_rows()];
     for packing in [window, compressed, index] {
         cases.extend([pack(&packing), unpack(&packing)]);
     }
@@ -73,7 +63,7 @@ fn spread(data: &mut Data, rows: usize, width: usize) -> Vec<f32> {
 }
 
 fn quantise() -> Case {
-    let (rows, width) = (4, 160);
+    let (rows, width) = (4, 544);
     let x = spread(&mut Data::new(20), rows, width);
     let values = x.clone();
     Case::new("quantise", format!("{rows} rows of {width}"), rows)
@@ -88,7 +78,7 @@ fn quantise() -> Case {
                 width: word(width),
                 pad: 0,
             };
-            (args.bytes(), by_row(rows))
+            (args.bytes(), by_slice(rows, width))
         })
         .want(move |row| {
             let (mut codes, mut scales) = (vec![0; width], vec![0; width / 32]);
@@ -141,7 +131,7 @@ fn index_query() -> Case {
 }
 
 /// Cosines and sines.
-fn angles(seed: u64, n: usize) -> (Vec<f32>, Vec<f32>) {
+pub fn angles(seed: u64, n: usize) -> (Vec<f32>, Vec<f32>) {
     let angles = Data::new(seed).between(n, -3.0, 3.0);
     (angles.iter().map(|a| a.cos()).collect(), angles.iter().map(|a| a.sin()).collect())
 }
@@ -216,56 +206,6 @@ fn first_block_is_nan(before: &[u8], after: &[u8]) -> bool {
             false => before == after,
         }
     })
-}
-
-fn rope(inverse: bool) -> Case {
-    let (rows, vectors, dim, pairs) = (3, 3, 24, 8);
-    let mut data = Data::new(22);
-    let x = data.floats(rows * vectors * dim, 2.0);
-    let angles = data.between(rows * pairs, -3.0, 3.0);
-    let cos: Vec<f32> = angles.iter().map(|a| a.cos()).collect();
-    let sin: Vec<f32> = angles.iter().map(|a| a.sin()).collect();
-    let (v, c, s) = (x.clone(), cos.clone(), sin.clone());
-    let round = true;
-    let want = move |row: usize| {
-        let mut out: Vec<(f64, f64)> = Vec::with_capacity(vectors * dim);
-        for vector in v[row * vectors * dim..(row + 1) * vectors * dim].chunks_exact(dim) {
-            let (plain, turned) = vector.split_at(dim - 2 * pairs);
-            out.extend(plain.iter().map(|&x| (f64::from(x), 0.0)));
-            for (i, pair) in turned.chunks_exact(2).enumerate() {
-                let (a, b) = (f64::from(pair[0]), f64::from(pair[1]));
-                let (c, s) = (f64::from(c[row * pairs + i]), f64::from(s[row * pairs + i]));
-                let s = if inverse { -s } else { s };
-                let size = (a * c).abs() + (b * s).abs();
-                out.push(near(a * c - b * s, size * gamma(2), round));
-                let size = (a * s).abs() + (b * c).abs();
-                out.push(near(a * s + b * c, size * gamma(2), round));
-            }
-        }
-        vec![Want::Near(out)]
-    };
-    let case = Case::new("rope", format!("{vectors} vectors of {dim}, inverse: {inverse}"), rows)
-        .in_place("x", &x)
-        .row("cos", &cos)
-        .row("sin", &sin)
-        .launch(move |at, rows| {
-            let args = RopeArgs {
-                x: at.of("x"),
-                cos: at.of("cos"),
-                sin: at.of("sin"),
-                vectors: word(vectors),
-                dim: word(dim),
-                pairs: word(pairs),
-                inverse: inverse.into(),
-                round: round.into(),
-                pad: 0,
-            };
-            (args.bytes(), by_row(rows))
-        })
-        .want(want)
-        .strike("x", dim - 2 * pairs, f32::NAN, Rule::NanIn("x", dim - 2 * pairs, 2))
-        .strike("x", 0, f32::NAN, Rule::NanAt("x", 0));
-    if inverse { case.fault("ROPE_NOT_INVERSE", Gate::Reference) } else { case }
 }
 
 /// A packed form with the code that defines it.
@@ -347,53 +287,6 @@ fn unpack(packing: &Packing) -> Case {
         // The first four scales become 0xff, a NaN of either scale.
         .strike("rows", packing.scales / 4, f32::from_bits(u32::MAX), packing.nan_channels)
         .fault("UNPACK_SWAPPED", Gate::Reference)
-}
-
-fn pool(ratio: usize) -> Case {
-    let (groups, dim) = (3, 40);
-    let mut data = Data::new(25);
-    let raw = data.floats(groups * ratio * 2 * dim, 3.0);
-    let values = raw.clone();
-    let want = move |group: usize| {
-        vec![nears((0..dim).map(|k| {
-            let at = |i: usize, part: usize| {
-                f64::from(values[(group * ratio + i) * 2 * dim + part * dim + k])
-            };
-            let top = (0..ratio).map(|i| at(i, 1)).fold(f64::NEG_INFINITY, f64::max);
-            let e = |i: usize| (at(i, 1) - top).exp();
-            let all: f64 = (0..ratio).map(e).sum();
-            let value = (0..ratio).map(|i| e(i) * at(i, 0)).sum::<f64>() / all;
-            let size = (0..ratio).map(|i| e(i) * at(i, 0).abs()).sum::<f64>() / all;
-            let gap = (0..ratio).map(|i| top - at(i, 1)).fold(0.0, f64::max);
-            // Each weight: its difference's rounding, and two units of exp.
-            near(value, size * (2.0 * (gap + 2.0) * UNIT + gamma(2 * ratio + 1)), true)
-        }))]
-    };
-    // A unit is a group with its own raw rows, the oldest last in memory.
-    let members = move |groups: &[usize]| {
-        let own = |i: usize| (0..ratio).map(move |m| word(i * ratio + ratio - 1 - m));
-        bytes(&(0..groups.len()).flat_map(own).collect::<Vec<_>>())
-    };
-    Case::new("pool", format!("{groups} groups of {ratio} rows of {dim}"), groups)
-        .row("raw", &raw)
-        .made("members", members)
-        .out("out", dim * 4)
-        .launch(move |at, rows| {
-            let args = PoolArgs {
-                raw: at.of("raw"),
-                members: at.of("members"),
-                out: at.of("out"),
-                dim: word(dim),
-                ratio: word(ratio),
-                round: 1,
-                pad: 0,
-            };
-            (args.bytes(), by_row(rows))
-        })
-        .want(want)
-        .strike("raw", 3, f32::NAN, Rule::NanAt("out", 3))
-        .strike("raw", dim + 3, f32::NAN, Rule::NanAt("out", 3))
-        .fault("POOL_DROPPED_ROW", Gate::Reference)
 }
 
 fn copy_rows() -> Case {

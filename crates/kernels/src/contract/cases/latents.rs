@@ -1,14 +1,19 @@
 //! The latents' norms and what follows them.
 
-use finback_numerics::{bf16, quant, rows as packed};
+use finback_numerics::{bf16, math, quant, rows as packed};
 
 use super::super::case::{Case, Gate, Rule, Want, bytes};
 use super::super::data::Data;
-use super::word;
-use crate::args::{Args, LatentsArgs};
+use super::kv::angles;
+use super::{by_row, word};
+use crate::args::{Args, CompressedArgs, LatentsArgs};
 
 pub fn cases() -> Vec<Case> {
-    vec![finish_latents(true), finish_latents(false)]
+    let row = Kind { ratio: 3, index: false, forms: true };
+    let latent = Kind { ratio: 1, index: false, forms: false };
+    let key = Kind { ratio: 1, index: true, forms: false };
+    let compressed = [row, latent, key].into_iter().map(finish_compressed);
+    [true, false].into_iter().map(finish_latents).chain(compressed).collect()
 }
 
 /// `rmsnorm` in the kernel's own order of the sum, rounded.
@@ -27,36 +32,152 @@ fn normed(x: &[f32], weight: &[f32], eps: f32) -> Vec<f32> {
     x.iter().zip(weight).map(|(x, w)| bf16::round(x * inverse * w)).collect()
 }
 
+/// Rotates the last channels of a vector, rounded.
+fn turn(x: &mut [f32], cos: &[f32], sin: &[f32]) {
+    let first = x.len() - 2 * cos.len();
+    for ((c, s), pair) in cos.iter().zip(sin).zip(x[first..].chunks_exact_mut(2)) {
+        let (even, odd) = (pair[0], pair[1]);
+        pair[0] = bf16::round(even * c - odd * s);
+        pair[1] = bf16::round(even * s + odd * c);
+    }
+}
+
+/// A row as bf16, and as bf16 of e4m3 values.
+fn forms(x: &[f32]) -> [Vec<u8>; 2] {
+    let (mut codes, mut scales) = (vec![0; x.len()], vec![0; x.len() / 32]);
+    quant::fp8_block32(x, &mut codes, &mut scales);
+    let mut lifted = vec![0.0; x.len()];
+    quant::fp8_block32_lift(&codes, &scales, &mut lifted);
+    let halves = |x: &[f32]| bytes(&x.iter().map(|&x| bf16::encode(x)).collect::<Vec<u16>>());
+    [halves(x), halves(&lifted)]
+}
+
+/// What a compressed row comes from and becomes.
+#[derive(Clone, Copy)]
+struct Kind {
+    /// Raw rows of a group, pooled where there is more than one.
+    ratio: usize,
+    /// Whether it is packed as an index key.
+    index: bool,
+    /// Whether it is an operand too.
+    forms: bool,
+}
+
+/// The pool of a group's raw rows, [kv, gate] each, in the kernel's own order.
+fn pooled(raw: &[f32], dim: usize) -> Vec<f32> {
+    let rows: Vec<&[f32]> = raw.chunks_exact(2 * dim).collect();
+    let channel = |k: usize| {
+        let top = rows.iter().fold(f32::NEG_INFINITY, |top, row| top.max(row[dim + k]));
+        let terms = rows.iter().map(|row| (math::exp(row[dim + k] - top), row[k]));
+        let (sum, all) =
+            terms.fold((0.0f32, 0.0), |(sum, all), (e, x)| (e.mul_add(x, sum), all + e));
+        bf16::round(sum / all)
+    };
+    (0..dim).map(channel).collect()
+}
+
+fn finish_compressed(kind: Kind) -> Case {
+    let Kind { ratio, index, forms: with_forms } = kind;
+    let (rows, dim, pairs, eps) = (3, 160, 8, 1e-20f32);
+    let mut data = Data::new(31);
+    let (raw, x) = (data.floats(rows * ratio * 2 * dim, 3.0), data.floats(rows * dim, 2.0));
+    let norm = data.between(dim, 0.5, 1.5);
+    let (cos, sin) = angles(32, rows * pairs);
+    let (r, v, n, c, s) = (raw.clone(), x.clone(), norm.clone(), cos.clone(), sin.clone());
+    let each = if index { packed::index_key_bytes(dim) } else { packed::compressed_bytes(dim) };
+    let store = if index { packed::store_index_key } else { packed::store_compressed };
+    let want = move |row: usize| {
+        let latent = match ratio {
+            1 => v[row * dim..(row + 1) * dim].to_vec(),
+            _ => pooled(&r[row * ratio * 2 * dim..][..ratio * 2 * dim], dim),
+        };
+        let x = normed(&latent, &n, eps);
+        let mut outs = vec![bytes(&x)];
+        if with_forms {
+            outs.extend(forms(&x));
+        }
+        let (mut turned, own) = (x, row * pairs..(row + 1) * pairs);
+        turn(&mut turned, &c[own.clone()], &s[own]);
+        let mut held = vec![0; each];
+        store(&turned, &mut held);
+        outs.push(held);
+        outs.into_iter().map(Want::Bytes).collect()
+    };
+    let shape = format!("{rows} groups of {ratio}, index: {index}");
+    let case = Case::new("finish_compressed", shape, rows);
+    let case = match ratio {
+        1 => case.in_place("x", &x),
+        _ => case.out("x", dim * 4).row("raw", &raw).made("members", move |groups| {
+            bytes(&(0..word(groups.len() * ratio)).collect::<Vec<_>>())
+        }),
+    };
+    let case = match with_forms {
+        true => case.out("plain", dim * 2).out("coded", dim * 2),
+        false => case,
+    };
+    // Rows go to places of a pool, the last first, with room between.
+    let place = move |row: usize| (rows - 1 - row) * (each + 8) + 3;
+    let case = case
+        .shared("norm", &norm)
+        .row("cos", &cos)
+        .row("sin", &sin)
+        .made("places", move |rows| {
+            bytes(&rows.iter().map(|&row| place(row) as u64).collect::<Vec<_>>())
+        })
+        .placed("out", each, move |_| rows * (each + 8), move |rows, i| place(rows[i]))
+        .launch(move |at, rows| {
+            let of = |name, there: bool| if there { at.of(name) } else { 0 };
+            let args = CompressedArgs {
+                x: at.of("x"),
+                raw: of("raw", ratio > 1),
+                members: of("members", ratio > 1),
+                norm: at.of("norm"),
+                cos: at.of("cos"),
+                sin: at.of("sin"),
+                plain: of("plain", with_forms),
+                coded: of("coded", with_forms),
+                places: at.of("places"),
+                out: at.of("out"),
+                dim: word(dim),
+                pairs: word(pairs),
+                ratio: word(ratio),
+                round: 1,
+                eps,
+                index: index.into(),
+            };
+            (args.bytes(), by_row(rows))
+        })
+        .want(want)
+        .fault("QUANT_WRONG_SCALE", Gate::Reference)
+        .fault("MISSING_BARRIER", Gate::Rows);
+    match ratio {
+        1 => case.strike("x", 3, f32::NAN, Rule::Nan("x")),
+        _ => case
+            .strike("raw", dim + 3, f32::NAN, Rule::Nan("x"))
+            .fault("POOL_DROPPED_ROW", Gate::Reference),
+    }
+}
+
 fn finish_latents(queries: bool) -> Case {
     let (rows, rank, dim, pairs, eps) = (3, 160, 192, 8, 1e-20f32);
     let mut data = Data::new(29);
     let (qr, kv) = (data.floats(rows * rank, 2.0), data.floats(rows * dim, 2.0));
     let (q_norm, kv_norm) = (data.between(rank, 0.5, 1.5), data.between(dim, 0.5, 1.5));
-    let angles = data.between(rows * pairs, -3.0, 3.0);
-    let cos: Vec<f32> = angles.iter().map(|a| a.cos()).collect();
-    let sin: Vec<f32> = angles.iter().map(|a| a.sin()).collect();
+    let (cos, sin) = angles(30, rows * pairs);
     let (q, k, qn, kn) = (qr.clone(), kv.clone(), q_norm.clone(), kv_norm.clone());
     let (c, s) = (cos.clone(), sin.clone());
     let want = move |row: usize| {
         let mut x = normed(&k[row * dim..(row + 1) * dim], &kn, eps);
-        for (i, pair) in x[dim - 2 * pairs..].chunks_exact_mut(2).enumerate() {
-            let (c, s, even, odd) = (c[row * pairs + i], s[row * pairs + i], pair[0], pair[1]);
-            pair[0] = bf16::round(even * c - odd * s);
-            pair[1] = bf16::round(even * s + odd * c);
-        }
+        let own = row * pairs..(row + 1) * pairs;
+        turn(&mut x, &c[own.clone()], &s[own]);
         let mut window = vec![0; packed::window_bytes(dim)];
         packed::store_window(&x, &mut window);
         if !queries {
             return vec![Want::Bytes(window)];
         }
         let x = normed(&q[row * rank..(row + 1) * rank], &qn, eps);
-        let (mut codes, mut scales) = (vec![0; rank], vec![0; rank / 32]);
-        quant::fp8_block32(&x, &mut codes, &mut scales);
-        let mut lifted = vec![0.0; rank];
-        quant::fp8_block32_lift(&codes, &scales, &mut lifted);
-        let halves = |x: &[f32]| bytes(&x.iter().map(|&x| bf16::encode(x)).collect::<Vec<u16>>());
-        let outs = [bytes(&x), halves(&x), halves(&lifted), window];
-        outs.into_iter().map(Want::Bytes).collect()
+        let [plain, coded] = forms(&x);
+        [bytes(&x), plain, coded, window].into_iter().map(Want::Bytes).collect()
     };
     let case = Case::new("finish_latents", format!("{rows} rows, queries: {queries}"), rows);
     let case = match queries {

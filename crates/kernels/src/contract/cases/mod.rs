@@ -18,6 +18,7 @@ mod tile_select;
 mod tiles;
 
 use super::case::Case;
+use crate::manifest::SLICE;
 
 /// Every case of every kernel.
 pub fn all() -> Vec<Case> {
@@ -47,6 +48,11 @@ pub fn all() -> Vec<Case> {
 /// A size as a kernel takes it.
 fn word(n: usize) -> u32 {
     n as u32
+}
+
+/// A grid of one group a row and slice of channels.
+fn by_slice(rows: &[usize], width: usize) -> [u32; 2] {
+    [word(rows.len()), word(width.div_ceil(SLICE))]
 }
 
 /// A grid of one group a row.

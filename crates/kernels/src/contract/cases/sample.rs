@@ -6,7 +6,7 @@ use finback_numerics::sample::{Params, Scratch, choose};
 
 use super::super::case::{Case, Gate, Rule, Want, bytes};
 use super::super::data::{Data, gamma, group_depth, near};
-use super::{by_row, word};
+use super::{by_row, by_slice, word};
 use crate::args::{AddArgs, AdjustArgs, Args, ChooseArgs, ChooseSliceArgs, MarkovArgs, format};
 
 pub fn cases() -> Vec<Case> {
@@ -353,7 +353,7 @@ fn adjust(restore: bool) -> Case {
 }
 
 fn add_rows() -> Case {
-    let (rows, width) = (3, 140);
+    let (rows, width) = (3, 530);
     let mut data = Data::new(71);
     let (x, term) = (data.floats(rows * width, 3.0), data.floats(rows * width, 3.0));
     let (a, b) = (x.clone(), term.clone());
@@ -367,7 +367,7 @@ fn add_rows() -> Case {
                 width: word(width),
                 x_stride: word(width),
             };
-            (args.bytes(), by_row(rows))
+            (args.bytes(), by_slice(rows, width))
         })
         .want(move |row| {
             let own = row * width..(row + 1) * width;

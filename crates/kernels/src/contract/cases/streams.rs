@@ -4,7 +4,7 @@ use finback_numerics::{bf16, fp8};
 
 use super::super::case::{Case, Gate, Rule, Want, bytes};
 use super::super::data::{Data, UNIT, gamma, group_depth, near, nears};
-use super::{by_row, word};
+use super::{by_row, by_slice, word};
 use crate::args::{
     Args, CollapseArgs, EmbedArgs, EngramGateArgs, EngramGatherArgs, HyperInArgs, HyperOutArgs,
     TapArgs, format,
@@ -25,7 +25,7 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-const WIDTH: usize = 72;
+const WIDTH: usize = 520;
 const HC: usize = 4;
 
 fn embed() -> Case {
@@ -50,7 +50,7 @@ fn embed() -> Case {
                 format: format::BF16,
                 pad: 0,
             };
-            (args.bytes(), by_row(rows))
+            (args.bytes(), by_slice(rows, WIDTH))
         })
         .want(move |row| {
             let from = ids[row] as usize * WIDTH;
@@ -87,7 +87,7 @@ fn collapse(round: bool) -> Case {
                 round: round.into(),
                 pad: 0,
             };
-            (args.bytes(), by_row(rows))
+            (args.bytes(), by_slice(rows, WIDTH))
         })
         .want(move |row| {
             let (x, p) = (&x[row * HC * WIDTH..], &p[row * HC..(row + 1) * HC]);
@@ -121,7 +121,7 @@ fn tap() -> Case {
                 round: 1,
                 pad: 0,
             };
-            (args.bytes(), by_row(rows))
+            (args.bytes(), by_slice(rows, WIDTH))
         })
         .want(move |row| {
             vec![nears((0..WIDTH).map(|k| {
@@ -287,7 +287,7 @@ fn hyper_out() -> Case {
                 round: 1,
                 pad: 0,
             };
-            (args.bytes(), by_row(rows))
+            (args.bytes(), by_slice(rows, WIDTH))
         })
         .want(want)
         .strike("comb", 0, f32::NAN, Rule::NanIn("streams", 0, WIDTH))
@@ -296,7 +296,7 @@ fn hyper_out() -> Case {
 }
 
 fn engram_gather() -> Case {
-    let (rows, columns, dim, table_rows) = (3, 4, 64, 17);
+    let (rows, columns, dim, table_rows) = (3, 9, 64, 17);
     let mut data = Data::new(6);
     let (table, scales) = (data.e4m3(table_rows * dim), data.e8m0(table_rows * dim / 32, 0));
     let ids: Vec<u64> = data.below(rows * columns, table_rows).into_iter().map(u64::from).collect();
@@ -315,7 +315,7 @@ fn engram_gather() -> Case {
                 columns: word(columns),
                 dim: word(dim),
             };
-            (args.bytes(), by_row(rows))
+            (args.bytes(), by_slice(rows, columns * dim))
         })
         .want(move |row| {
             let value = |at: usize| {

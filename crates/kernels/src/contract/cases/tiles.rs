@@ -6,7 +6,7 @@ use finback_numerics::{bf16, fp4, fp8};
 
 use super::super::case::{Addresses, Case, Gate, Rule, Want, bytes};
 use super::super::data::{Data, gamma, near, nears};
-use super::{by_row, word};
+use super::{by_slice, word};
 use crate::args::{Args, OperandArgs, format};
 use crate::tiles::{Groups, Part, Rows, Several, TILE_INPUTS, TILE_OUTPUTS, Tiles, Way};
 
@@ -246,7 +246,7 @@ fn arrange_places(kernel: &'static str, kind: u32) -> Case {
 }
 
 fn operand(coded: bool) -> Case {
-    let (rows, width, stride) = (5, 160, 168);
+    let (rows, width, stride) = (5, 544, 552);
     let mut x = Data::new(57).floats(rows * width, 3.0);
     x[3] = 1e-7;
     let halves: Vec<u16> = x
@@ -285,7 +285,7 @@ fn operand(coded: bool) -> Case {
                 out_stride: word(stride),
                 coded: coded.into(),
             };
-            (args.bytes(), by_row(rows))
+            (args.bytes(), by_slice(rows, width))
         })
         .want(move |row| vec![Want::Bytes(bytes(&halves[row * width..][..width]))]);
     match coded {
