@@ -4,6 +4,7 @@
 //! come to what is left of it, so who waits for it in that call fails with its error; in another call it
 //! may come again. One that is gone comes to nothing any more.
 
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -45,8 +46,8 @@ struct Member {
     part: Option<Vec<u8>>,
     /// The call that it is in or was in last.
     call: u64,
-    /// The last call that it failed in, and why.
-    failed: Option<(u64, String)>,
+    /// The calls in a row that it failed in last, and why.
+    failed: Option<(RangeInclusive<u64>, String)>,
     /// Why it comes to nothing any more.
     gone: Option<String>,
 }
@@ -85,7 +86,13 @@ impl Seat {
     pub fn fail(&self, why: &str) {
         let mut state = self.meeting.lock();
         let member = &mut state.members[self.rank];
-        member.failed = Some((member.call, why.into()));
+        let call = member.call;
+        // One that is behind may still wait in the first of the calls in a row that this one failed in.
+        let first = match &member.failed {
+            Some((calls, _)) if calls.end() + 1 >= call => *calls.start(),
+            _ => call,
+        };
+        member.failed = Some((first..=call, why.into()));
         member.part = None;
         self.meeting.changed.notify_all();
     }
@@ -161,7 +168,7 @@ impl State {
         let call = self.members[rank].call;
         let mut others = self.members.iter().enumerate().filter(|(other, _)| *other != rank);
         others.find_map(|(other, member)| {
-            let failed = member.failed.as_ref().filter(|(of, _)| *of == call);
+            let failed = member.failed.as_ref().filter(|(calls, _)| calls.contains(&call));
             let why = member.gone.as_ref().or(failed.map(|(_, why)| why))?;
             Some(format!("GPU {other}: {why}"))
         })
@@ -212,9 +219,23 @@ mod tests {
         assert_eq!(*second.exchange(vec![2]).unwrap(), [vec![1], vec![2]]);
         let (met, first) = waits.join().unwrap();
         assert_eq!(*met.unwrap(), [vec![1], vec![2]]);
+        // A failure that is not settled is one in every call that follows, while others are behind.
+        for call in [6, 7, 8] {
+            second.begin(call);
+            second.fail("it broke");
+        }
+        for (call, wanted) in
+            [(5, None), (6, Some("GPU 1: it broke")), (8, Some("GPU 1: it broke"))]
+        {
+            first.begin(call);
+            assert_eq!(first.alone().as_deref(), wanted, "{call}");
+        }
+        second.begin(10);
+        second.fail("again");
+        assert_eq!(first.alone(), None, "of call 8");
         second.leave("it went");
         second.leave("later");
-        first.begin(6);
+        first.begin(11);
         assert_eq!(first.exchange(vec![1]).unwrap_err(), "GPU 1: it went");
     }
 
