@@ -38,7 +38,7 @@ pub fn open_all(
 ) -> anyhow::Result<Vec<Box<dyn Device>>> {
     match (name, count) {
         ("cuda", 2..) => {
-            let flag = format!("{flag} with --gpus {count},");
+            let flag = format!("--gpus {count} with {flag}");
             let all = finback_cuda::open_all(&cuda_options(values)?, count);
             let all = all.map_err(|error| refused(&flag, error))?;
             Ok(all.into_iter().map(|device| Box::new(device) as Box<dyn Device>).collect())

@@ -3,16 +3,34 @@
 use std::sync::Arc;
 
 use finback_gpu::{ExpertsOn, GpuOps, Ranks, Setup};
-use finback_kernels::device::{Device, DeviceError, Findings, Gather, Launch, emu};
-use finback_kernels::manifest::Kernel;
-use finback_kernels::meeting::Seat;
-use finback_kernels::seated::emu_group;
+use finback_kernels::device::{Device, DeviceError, Findings, Gather, Launch, emu, emu_with_tiles};
+use finback_kernels::manifest::{Kernel, kernel};
+use finback_kernels::meeting::{Meeting, Seat};
+use finback_kernels::seated::{emu_group, seated};
 use finback_kernels::tape::{Tape, Work};
 use finback_model::{ModelRunner, Runner};
 use finback_ops::{ModelSpec, Numerics, Ops, Sampling, Span};
 
-use crate::load::{ids, limits, stored, tiny};
+use crate::load::{bits, ids, limits, prompt, step, stored, tiny};
 use crate::shared::shareable;
+
+#[test]
+fn products_on_tensor_cores_give_two_devices_the_bits_of_one() {
+    let spec = shareable(Numerics::RELEASE);
+    let run = |ops: Box<dyn Ops>| {
+        let mut r = ModelRunner::new(ops, spec.clone());
+        let rows = bits(&prompt(&mut r, 0, &ids(3), 2, 2));
+        let first = r.finish(0, Sampling::GREEDY, &[], false).unwrap().token.unwrap();
+        (rows, bits(&[step(&mut r, 0, first).logits.unwrap()]), r.state(0).unwrap())
+    };
+    let device = emu_with_tiles().unwrap();
+    assert!(device.has(kernel("tile_fp8_many").unwrap()));
+    let one = GpuOps::new(spec.clone(), limits(1), device, &mut |_| ()).unwrap();
+    let seats = Meeting::seats(2).into_iter();
+    let devices = seats.map(|seat| seated(emu_with_tiles().unwrap(), seat)).collect();
+    let two = Ranks::new(&spec, limits(1), Setup::default(), devices, &mut |_| ()).unwrap();
+    assert!(run(Box::new(one)) == run(Box::new(two)));
+}
 
 #[test]
 fn each_device_has_its_part_of_the_weights() {
