@@ -139,9 +139,10 @@ impl Host {
     /// What a launch did that ended it.
     fn broken(&self, kernel: &Kernel, broken: Broken) -> DeviceError {
         let Broken { address, kind, lane, group: [x, y] } = broken;
-        let near = self.memory.iter().rfind(|memory| {
-            memory.end() <= address && address - memory.end() < memory.bytes.max(1 << 16) as u64
-        });
+        let below = self.memory.iter().filter(|memory| memory.end() <= address);
+        let near = below
+            .max_by_key(|memory| memory.end())
+            .filter(|memory| address - memory.end() < memory.bytes.max(1 << 16) as u64);
         let what = match (kind, near) {
             (broken::MEMORY, Some(memory)) => format!(
                 "touches memory {} bytes past an allocation of {}",
@@ -337,6 +338,59 @@ mod tests {
     /// Where the first finding was, and no counts.
     fn first_of(findings: Findings) -> Findings {
         Findings { line: findings.line, lane: findings.lane, ..Findings::default() }
+    }
+
+    /// What comes of `mode` of `check_tiles.h`: why it ended early, or findings, lane 5's words and what
+    /// its memory holds.
+    fn astray(mode: u32) -> (Result<(), String>, Findings, [u32; 2]) {
+        static ASTRAY: Kernel = Kernel {
+            name: "astray",
+            args: "",
+            args_bytes: 24,
+            fields: &[],
+            lanes: LANES,
+            shared: 256,
+            cuda_only: true,
+            host: Some(entry!(astray)),
+        };
+        let mut host = Host::new();
+        let (memory, out) = (host.allocate(256).unwrap(), host.allocate(32).unwrap());
+        host.write(memory, &[7, 0, 0, 0]).unwrap();
+        let words = [256u32, mode].map(u32::to_ne_bytes).concat();
+        let args = [&memory.to_ne_bytes()[..], &out.to_ne_bytes(), &words].concat();
+        let ran = host.launch(&Launch::new(&ASTRAY, &args, [1, 1]));
+        let (findings, mut bytes) = (host.finish().unwrap(), [0; 8]);
+        host.read(out + 20, &mut bytes).unwrap();
+        let word = |at: usize| u32::from_ne_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));
+        (ran.map_err(|error| error.to_string()), findings, [word(0), word(4)])
+    }
+
+    #[test]
+    fn an_access_that_is_not_there_ends_the_launch_and_not_the_process() {
+        assert_eq!(astray(0), (Ok(()), Findings::default(), [0, 0]));
+        for (mode, wanted) in [
+            (1, "touches memory 0 bytes past an allocation of 256"),
+            (2, "touches memory at 0x10, which was not allocated"),
+            (3, "loads or stores off its alignment, or outside an array"),
+            (4, "loads or stores off its alignment, or outside an array"),
+            (5, "touches shared memory past its end"),
+        ] {
+            let wanted = format!("emu: astray: lane 5 of group (0, 0) {wanted}");
+            assert_eq!(astray(mode).0, Err(wanted), "{mode}");
+        }
+        let outside = astray(6).1;
+        assert_eq!((outside.outside, outside.lane), (1, 5));
+        // And the thread goes on.
+        assert_eq!(astray(0), (Ok(()), Findings::default(), [0, 0]));
+    }
+
+    #[test]
+    fn copies_arrive_when_they_are_waited_for_and_a_signal_may_never_turn() {
+        const NOTHING: u32 = u32::MAX;
+        assert_eq!(astray(7), (Ok(()), Findings::default(), [7, NOTHING]));
+        assert_eq!(astray(9), (Ok(()), Findings::default(), [7, NOTHING]));
+        let (ran, findings, words) = astray(8);
+        assert_eq!((ran, findings.diverged, words), (Ok(()), 1, [0, NOTHING]));
     }
 
     #[test]

@@ -96,6 +96,7 @@ mod tests {
     #[test]
     fn every_kernel_keeps_its_contract_and_every_fault_is_seen() {
         let report = run(&mut Host::new(), Scope::default(), |_| {});
+        println!("{}", report.summary());
         assert!(report.is_green(), "{}", report.text());
         assert_eq!((report.kernels.len(), report.skipped.len()), (KERNELS.len(), 0));
     }

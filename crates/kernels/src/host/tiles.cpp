@@ -14,3 +14,4 @@
 #include "../cuda/select.cuh"
 #include "../cuda/routes.cuh"
 #include "../cuda/choose.cuh"
+#include "check_tiles.h"

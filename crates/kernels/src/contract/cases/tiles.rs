@@ -38,6 +38,9 @@ pub fn cases() -> Vec<Case> {
         cases.push(grouped(kind, By::Many));
         cases.push(diagonal(kind));
     }
+    // More turns of a group than it has places for their sums.
+    cases.push(product(format::BF16, (1152, 200), 9, By::Some));
+    cases.push(product(format::BF16, (2304, 200), 9, By::Pair));
     cases
 }
 
