@@ -28,9 +28,21 @@ pub fn version() -> Result<(i32, i32), String> {
     Ok((major, minor))
 }
 
+/// Stack of the thread that compiles: the compiler takes more than a thread has that says nothing.
+const STACK: usize = 64 << 20;
+
 /// Compiles a program to the machine code of the architecture that the options name. An error holds
 /// the compiler's own messages.
 pub fn compile(text: &str, options: &[String]) -> Result<Vec<u8>, String> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK);
+        let thread = thread.spawn_scoped(scope, || compile_here(text, options));
+        let thread = thread.map_err(|error| format!("a thread for the compiler: {error}"))?;
+        thread.join().unwrap_or_else(|_| Err("the compiler's thread panicked".into()))
+    })
+}
+
+fn compile_here(text: &str, options: &[String]) -> Result<Vec<u8>, String> {
     let text = CString::new(text).map_err(|_| "the text holds a zero byte".to_owned())?;
     let program = result::create_program(&text, Some(c"kernels.cu"))
         .map_err(|error| said("the compiler", error))?;
