@@ -11,6 +11,7 @@ mod ranks;
 mod refusals;
 mod rows;
 mod shared;
+mod shared_wide;
 mod states;
 mod tapes;
 mod tiles;
