@@ -86,6 +86,14 @@ mod tests {
     }
 
     #[test]
+    fn assembly_stands_where_the_host_has_a_version_of_it() {
+        let own = ["primitives.cuh", "hopper.cuh"];
+        for (name, text) in CUDA_FILES {
+            assert_eq!(text.contains("asm"), own.contains(name), "{name}");
+        }
+    }
+
+    #[test]
     fn faults_have_numbers_of_their_own() {
         let numbers: Vec<u32> = faults().map(|(_, number)| number).collect();
         assert_eq!(numbers, (1..=numbers.len() as u32).collect::<Vec<_>>());
