@@ -13,6 +13,7 @@ use crate::hosted::{Fetched, Hosted};
 use crate::linear::{Grouped, Joined, Stack, Stacks, Tiled, Weight, index, side, tiles_of};
 use crate::memory::Memory;
 use crate::queue::{failed, find};
+use crate::share::Wholes;
 
 /// Words that a group draws.
 const DRAWN_WORDS: u32 = 4096;
@@ -34,6 +35,8 @@ pub struct Placer<'a> {
     drawn: Option<Drawn>,
     /// Where the routed experts come to, if they stay on the host.
     hosted: Option<&'a Hosted>,
+    /// What weights are parts of.
+    wholes: Wholes,
 }
 
 /// Tensors that the device draws: those of more bytes than this.
@@ -75,7 +78,13 @@ impl<'a> Placer<'a> {
     ) -> Result<Self, OpsError> {
         let staging = if tiled { Some(memory.take(2 * PIECE as u64)?) } else { None };
         let piece = Vec::new();
-        Ok(Self { memory, progress, done: 0, piece, staging, drawn: None, hosted: None })
+        let (drawn, hosted, wholes) = (None, None, Wholes::new());
+        Ok(Self { memory, progress, done: 0, piece, staging, drawn, hosted, wholes })
+    }
+
+    /// Has parts of these tiled where the whole would be: a row's bits depend on which it is.
+    pub fn decide_by(&mut self, wholes: Wholes) {
+        self.wholes = wholes;
     }
 
     /// Leaves the routed experts on the host.
@@ -298,6 +307,7 @@ impl<'a> Placer<'a> {
     fn lift<'b>(&self, mut linears: impl Iterator<Item = &'b &'b Linear>) -> bool {
         let exact = |linear: &&Linear| {
             let scale = linear.scale.as_ref().filter(|scale| !self.draws(scale));
+            let scale = scale.map(|own| self.wholes.get(linear.weight.name()).unwrap_or(own));
             let scales = scale.map_or(&[][..], |scale| scale.bytes());
             Tiles::lifts(index(linear.format) as u32, scales)
         };

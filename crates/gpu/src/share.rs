@@ -4,12 +4,14 @@
 //! device gives it: a device has some heads of attention with their groups of the output projection, some
 //! channels of every expert, and some outputs of what follows each. All else is whole on each.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
+use finback_checkpoint::Tensor;
 use finback_kernels::device::Device;
 use finback_kernels::meeting::Seat;
 use finback_kernels::tiles::TILE_OUTPUTS;
-use finback_ops::{Dims, Expert, Format, LayerSpec, Linear, ModelSpec, OpsError};
+use finback_ops::{Dims, Expert, Format, LayerSpec, Linear, ModelSpec, OpsError, OpsResult};
 
 use crate::linear::side;
 
@@ -24,6 +26,10 @@ pub struct Share {
     /// How many there are.
     pub count: usize,
 }
+
+/// The scales of all outputs, by the name of a weight of which a device has some: what is done with a part
+/// may depend on the whole alone.
+pub type Wholes = HashMap<String, Tensor>;
 
 /// The sizes of a device's part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,55 +108,60 @@ impl Share {
         linear.out.is_multiple_of(unit(linear.format) * self.count)
     }
 
-    /// The model with this device's part of the weights, and with its own heads and groups.
+    /// The model with this device's part of the weights, and with its own heads and groups; and what they
+    /// are parts of.
     ///
     /// # Errors
     /// A weight whose shape is not its tensor's.
-    pub fn spec(self, spec: &ModelSpec) -> Result<ModelSpec, OpsError> {
-        let mut own = spec.clone();
+    pub fn spec(self, spec: &ModelSpec) -> Result<(ModelSpec, Wholes), OpsError> {
+        let (mut own, mut wholes) = (spec.clone(), Wholes::new());
         if !self.is_shared() {
-            return Ok(own);
+            return Ok((own, wholes));
         }
         let Own { heads, groups, .. } = self.own(&spec.dims);
         (own.dims.heads, own.dims.o_groups) = (heads, groups);
-        own.head = self.some(&own.head)?;
+        self.cut(&mut own.head, &mut wholes)?;
         for layer in &mut own.layers {
-            self.layer(layer, heads)?;
+            self.layer(layer, heads, &mut wholes)?;
         }
         if let Some(drafter) = &mut own.drafter {
-            drafter.main_proj = self.some(&drafter.main_proj)?;
+            self.cut(&mut drafter.main_proj, &mut wholes)?;
             for layer in &mut drafter.layers {
-                self.layer(layer, heads)?;
+                self.layer(layer, heads, &mut wholes)?;
             }
         }
-        Ok(own)
+        Ok((own, wholes))
     }
 
-    fn layer(self, layer: &mut LayerSpec, heads: usize) -> Result<(), OpsError> {
+    fn layer(self, layer: &mut LayerSpec, heads: usize, wholes: &mut Wholes) -> OpsResult {
         let attn = &mut layer.attn;
         for linear in [&mut attn.wq_b, &mut attn.wo_a, &mut attn.wo_b] {
-            *linear = self.some(linear)?;
+            self.cut(linear, wholes)?;
         }
         attn.sink = attn.sink[self.rank * heads..(self.rank + 1) * heads].to_vec();
         if let Some(engram) = &mut layer.engram {
-            engram.wkv = self.some(&engram.wkv)?;
+            self.cut(&mut engram.wkv, wholes)?;
         }
         for expert in layer.ffn.experts.iter_mut().chain([&mut layer.ffn.shared]) {
             let Expert { w1, w2, w3 } = expert;
             for linear in [w1, w2, w3] {
-                *linear = self.some(linear)?;
+                self.cut(linear, wholes)?;
             }
         }
         Ok(())
     }
 
-    /// Its part of a linear's outputs, or all of them where they do not divide.
-    fn some(self, linear: &Linear) -> Result<Linear, OpsError> {
+    /// Leaves its part of a linear's outputs, or all of them where they do not divide.
+    fn cut(self, linear: &mut Linear, wholes: &mut Wholes) -> OpsResult {
         if !self.divides(linear) {
-            return Ok(linear.clone());
+            return Ok(());
+        }
+        if let Some(scale) = &linear.scale {
+            wholes.insert(linear.weight.name().into(), scale.clone());
         }
         let own = linear.out / self.count;
-        outputs(linear, self.rank * own..(self.rank + 1) * own)
+        *linear = outputs(linear, self.rank * own..(self.rank + 1) * own)?;
+        Ok(())
     }
 }
 

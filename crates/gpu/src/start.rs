@@ -154,7 +154,7 @@ impl GpuOps {
         check(device.name(), spec, limits)?;
         finds.share.check(device.name(), spec)?;
         let mut progress = |_| ();
-        let own = finds.share.spec(spec)?;
+        let (own, _) = finds.share.spec(spec)?;
         let mut memory = Memory::Counted(0);
         let hosted = hosted(&own, limits, experts, &finds, device)?;
         let hosted = hosted
@@ -223,7 +223,7 @@ impl GpuOps {
             return Err(OpsError::Unsupported { backend, step, reason });
         }
         let finds = Finds::new(device.as_ref(), spec.numerics)?;
-        let own = finds.share.spec(&spec)?;
+        let (own, wholes) = finds.share.spec(&spec)?;
         let hosted = match hosted(&own, &limits, setup.experts, &finds, device.as_ref())? {
             None => None,
             Some((room, kernel)) => {
@@ -236,6 +236,7 @@ impl GpuOps {
         let mut after = |done| progress(needs.locked + done);
         let mut placer = Placer::new(memory, finds.products.tiled, &mut after)?;
         placer.leave_experts(hosted.as_ref());
+        placer.decide_by(wholes);
         if let Some(over) = setup.draw_over {
             placer.draw_over(over)?;
         }

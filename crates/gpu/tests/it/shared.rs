@@ -1,5 +1,6 @@
 //! Several devices as one: the bits of one device, whatever their number.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use finback_gpu::{Ranks, Setup};
@@ -15,6 +16,12 @@ const REPLY: usize = 16;
 /// A checkpoint with a layer of every kind, in sizes that four devices can share.
 pub fn shareable(numerics: Numerics) -> Arc<ModelSpec> {
     let dir = finback_testkit::temp_dir();
+    write_shareable(dir.path());
+    spec_of(dir.path(), numerics)
+}
+
+/// The files of [`shareable`].
+pub fn write_shareable(dir: &Path) {
     let mut options = SynthOptions {
         seed: 8,
         hidden: 128,
@@ -38,8 +45,7 @@ pub fn shareable(numerics: Numerics) -> Arc<ModelSpec> {
     // Few blocks, so that the second level of selection leaves rows out.
     options.set.insert("candidate_topk_blocks".into(), 2.into());
     options.set.insert("candidate_block_size".into(), 4.into());
-    write(dir.path(), &options, &Vocabulary::bare(VOCAB)).unwrap();
-    spec_of(dir.path(), numerics)
+    write(dir, &options, &Vocabulary::bare(VOCAB)).unwrap();
 }
 
 const VOCAB: usize = 128;
