@@ -114,7 +114,7 @@ impl Ranks {
         progress: &mut dyn FnMut(u64),
     ) -> Result<Self, OpsError> {
         let name = devices.first().map_or("gpu", |device| device.name());
-        let seats: Vec<Seat> = devices.iter().filter_map(|device| device.seat()).collect();
+        let mut seats: Vec<Seat> = devices.iter().filter_map(|device| device.seat()).collect();
         let in_order = seats.iter().enumerate().all(|(i, seat)| seat.rank == i);
         let whole = |seat: &Seat| seat.count() == devices.len();
         if seats.len() != devices.len() || seats.is_empty() || !in_order || !seats.iter().all(whole)
@@ -128,7 +128,14 @@ impl Ranks {
         }
         let failures = Arc::new(AtomicU64::new(0));
         let mut ranks = Vec::new();
-        for (ops, seat) in load(spec, limits, setup, devices, progress).into_iter().zip(seats) {
+        let mut ready = load(spec, limits, setup, devices, progress);
+        // The others may have ended because that one did.
+        let cause = seats.first().and_then(Seat::first_gone);
+        if let Some(rank) = cause.filter(|&rank| ready.get(rank).is_some_and(Result::is_err)) {
+            ready.rotate_left(rank);
+            seats.rotate_left(rank);
+        }
+        for (ops, seat) in ready.into_iter().zip(seats) {
             let ops = ops.map_err(|error| named(seat.rank, error, name))?;
             ranks.push(Rank { ops, seat, failures: failures.clone(), failed: None });
         }

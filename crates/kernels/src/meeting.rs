@@ -31,13 +31,15 @@ pub struct Meeting {
     patience: Duration,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     members: Vec<Member>,
     /// Meetings that took place.
     held: u64,
     /// What was brought to the last one.
     parts: Parts,
+    /// Who was gone before anyone else.
+    first_gone: Option<usize>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -59,8 +61,7 @@ impl Meeting {
     }
 
     fn with_patience(count: usize, patience: Duration) -> Vec<Seat> {
-        let state =
-            State { members: vec![Member::default(); count], held: 0, parts: Parts::default() };
+        let state = State { members: vec![Member::default(); count], ..State::default() };
         let meeting =
             Arc::new(Self { state: Mutex::new(state), changed: Condvar::new(), patience });
         (0..count).map(|rank| Seat { rank, meeting: meeting.clone() }).collect()
@@ -100,10 +101,16 @@ impl Seat {
     /// Says that it comes to nothing any more.
     pub fn leave(&self, why: &str) {
         let mut state = self.meeting.lock();
+        state.first_gone.get_or_insert(self.rank);
         let member = &mut state.members[self.rank];
         member.gone.get_or_insert_with(|| why.into());
         member.part = None;
         self.meeting.changed.notify_all();
+    }
+
+    /// Which device was gone before any other: the one that no other's going made go.
+    pub fn first_gone(&self) -> Option<usize> {
+        self.meeting.lock().first_gone
     }
 
     /// Why another device will not come to what is left of this one's call.
@@ -233,10 +240,13 @@ mod tests {
         second.begin(10);
         second.fail("again");
         assert_eq!(first.alone(), None, "of call 8");
+        assert_eq!(first.first_gone(), None);
         second.leave("it went");
         second.leave("later");
         first.begin(11);
         assert_eq!(first.exchange(vec![1]).unwrap_err(), "GPU 1: it went");
+        first.leave("it cannot go on");
+        assert_eq!(first.first_gone(), Some(1));
     }
 
     #[test]

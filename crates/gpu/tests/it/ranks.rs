@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use finback_checkpoint::Checkpoint;
 use finback_gpu::{ExpertsOn, GpuOps, Ranks, Setup};
 use finback_kernels::device::{Device, DeviceError, Findings, Gather, Launch, emu, emu_with_tiles};
 use finback_kernels::manifest::{Kernel, kernel};
@@ -11,8 +12,8 @@ use finback_kernels::tape::{Tape, Work};
 use finback_model::{ModelRunner, Runner};
 use finback_ops::{ModelSpec, Numerics, Ops, Sampling, Span};
 
-use crate::load::{bits, ids, limits, prompt, step, stored, tiny};
-use crate::shared::shareable;
+use crate::load::{bits, ids, limits, prompt, spec_of, step, stored, tiny};
+use crate::shared::{shareable, write_shareable};
 
 #[test]
 fn products_on_tensor_cores_give_two_devices_the_bits_of_one() {
@@ -49,6 +50,35 @@ fn each_device_has_its_part_of_the_weights() {
     Ranks::new(&spec, limits(1), Setup::default(), devices, &mut |bytes| copied = bytes).unwrap();
     let all = 4 * needs[0].weights;
     assert!(copied > all * 9 / 10 && copied <= all, "{copied} of {all}");
+}
+
+#[test]
+fn a_weight_is_tiled_on_all_devices_or_on_none() {
+    for name in ["layers.1.attn.wo_b.scale", "layers.1.ffn.experts.0.w2.scale"] {
+        let dir = finback_testkit::temp_dir();
+        write_shareable(dir.path());
+        // Of the second device's outputs alone, too small for a code times it to be exact in bf16.
+        let files = Checkpoint::open(dir.path()).unwrap();
+        let scale = files.get(name).unwrap();
+        let (file, at) = (scale.file(), scale.file_range().end - 1);
+        let mut bytes = std::fs::read(file).unwrap();
+        bytes[at] = 1;
+        std::fs::write(file, bytes).unwrap();
+        let spec = spec_of(dir.path(), Numerics::RELEASE);
+        let run = |ops: Box<dyn Ops>| {
+            let mut r = ModelRunner::new(ops, spec.clone());
+            let rows = prompt(&mut r, 0, &ids(5), 160, 2);
+            let token = r.finish(0, Sampling::GREEDY, &[], false).unwrap().token.unwrap();
+            let choice = step(&mut r, 0, token);
+            (bits(&rows), token, bits(&[choice.logits.unwrap()]), r.state(0).unwrap())
+        };
+        let one = emu_with_tiles().unwrap();
+        let one = GpuOps::new(spec.clone(), limits(1), one, &mut |_| ()).unwrap();
+        let two = Meeting::seats(2).into_iter().map(|seat| seated(emu_with_tiles().unwrap(), seat));
+        let two = two.collect();
+        let two = Ranks::new(&spec, limits(1), Setup::default(), two, &mut |_| ()).unwrap();
+        assert!(run(Box::new(one)) == run(Box::new(two)), "{name}");
+    }
 }
 
 #[test]
@@ -104,8 +134,20 @@ struct Fails {
     kernel: &'static str,
     after: usize,
     panics: bool,
+    /// Whether it has no memory.
+    full: bool,
+    /// Whether a copy to it waits for another device to end, as one may that looks at the others.
+    heeds: bool,
     /// Shared with the test, which so sees whether this is still there.
     _alive: Arc<()>,
+}
+
+impl Fails {
+    /// One that does not.
+    fn never(inner: Box<dyn Device>, alive: &Arc<()>) -> Self {
+        let (kernel, _alive) = ("", alive.clone());
+        Self { inner, kernel, after: 0, panics: false, full: false, heeds: false, _alive }
+    }
 }
 
 impl Device for Fails {
@@ -116,13 +158,21 @@ impl Device for Fails {
         self.inner.allocate(bytes)
     }
     fn free_memory(&mut self) -> Result<Option<usize>, DeviceError> {
-        self.inner.free_memory()
+        if self.full { Ok(Some(0)) } else { self.inner.free_memory() }
     }
     fn clear(&mut self) {
         self.inner.clear();
     }
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), DeviceError> {
-        self.inner.write(address, bytes)
+        if !self.heeds {
+            return self.inner.write(address, bytes);
+        }
+        loop {
+            if let Some(what) = self.inner.seat().and_then(|seat| seat.alone()) {
+                return Err(DeviceError::Failed { device: self.name(), what });
+            }
+            std::thread::yield_now();
+        }
     }
     fn read(&mut self, address: u64, out: &mut [u8]) -> Result<(), DeviceError> {
         self.inner.read(address, out)
@@ -167,8 +217,8 @@ fn one_device_that_fails_ends_the_pass_by_its_name_and_leaves_no_thread() {
         let alive = Arc::new(());
         let mut devices = emu_group(if rank == 2 { 4 } else { 2 }).unwrap();
         let inner = devices.remove(rank);
-        let (kernel, after) = ("swiglu", 2);
-        let fails = Fails { inner, kernel, after, panics, _alive: alive.clone() };
+        let mut fails = Fails::never(inner, &alive);
+        (fails.kernel, fails.after, fails.panics) = ("swiglu", 2, panics);
         devices.insert(rank, Box::new(fails));
         let mut ops = Ranks::new(&spec, limits(1), Setup::default(), devices, &mut |_| ()).unwrap();
         ops.tape_up_to(taped).unwrap();
@@ -199,13 +249,30 @@ fn one_device_that_fails_ends_the_pass_by_its_name_and_leaves_no_thread() {
 }
 
 #[test]
+fn a_start_that_fails_names_the_device_whose_failure_it_is() {
+    let (spec, alive) = (shareable(Numerics::RELEASE), Arc::new(()));
+    for full in [1, 0] {
+        let devices = emu_group(2).unwrap().into_iter().enumerate().map(|(rank, inner)| {
+            let own =
+                Fails { full: rank == full, heeds: rank != full, ..Fails::never(inner, &alive) };
+            Box::new(own) as Box<dyn Device>
+        });
+        let devices = devices.collect();
+        let started = Ranks::new(&spec, limits(1), Setup::default(), devices, &mut |_| ());
+        let text = started.err().unwrap().to_string();
+        assert!(text.contains(&format!("GPU {full}: 0.")), "{text}");
+        assert!(text.ends_with(" and 0.00 GiB are free"), "{text}");
+        assert_eq!(Arc::strong_count(&alive), 1);
+    }
+}
+
+#[test]
 fn a_backend_that_is_dropped_in_a_pass_leaves_no_thread() {
     let spec = shareable(Numerics::RELEASE);
     let alive = Arc::new(());
     let mut devices = emu_group(2).unwrap();
     let inner = devices.remove(1);
-    let fails = Fails { inner, kernel: "", after: 0, panics: false, _alive: alive.clone() };
-    devices.push(Box::new(fails));
+    devices.push(Box::new(Fails::never(inner, &alive)));
     let mut ops = Ranks::new(&spec, limits(1), Setup::default(), devices, &mut |_| ()).unwrap();
     ops.begin(&[Span { slot: 0, start: 0, tokens: &[5, 6], blocks: &[0] }]).unwrap();
     ops.embed(0..2).unwrap();
