@@ -50,10 +50,15 @@ fn interruptible(run: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()>
     })
 }
 
+/// Stack of a thread that reads requests. What checks the schemas of tools recurses, and built with little
+/// optimization it takes more than the usual 2 MiB.
+const STACK: usize = 16 << 20;
+
 /// Its threads go on while the main one waits for a line of input.
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
+        .thread_stack_size(STACK)
         .enable_all()
         .build()
         .context("the runtime's threads")

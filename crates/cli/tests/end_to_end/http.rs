@@ -81,6 +81,38 @@ fn a_reply_is_the_same_streamed_whole_and_in_the_terminal() {
 }
 
 #[test]
+fn a_forced_call_is_the_same_streamed_and_whole() {
+    let server = demo();
+    let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}});
+    let tool = json!({"name": "get_weather", "description": "The weather", "parameters": schema});
+    let mut body = json!({
+        "messages": [{"role": "user", "content": "What is the weather in Paris?"}],
+        "tools": [{"type": "function", "function": tool}],
+        "max_tokens": 64,
+        "temperature": 0,
+    });
+    for choice in
+        [json!("required"), json!({"type": "function", "function": {"name": "get_weather"}})]
+    {
+        body["tool_choice"] = choice;
+        body["stream"] = json!(false);
+        let whole = server.post("/v1/chat/completions", &body);
+        let call = &whole["choices"][0]["message"]["tool_calls"][0]["function"];
+        assert_eq!(call["name"], "get_weather", "{whole}");
+        body["stream"] = json!(true);
+        let events = server.stream("/v1/chat/completions", &body);
+        let arguments: String = events
+            .iter()
+            .map(|event| &event["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"])
+            .filter_map(Value::as_str)
+            .collect();
+        assert_eq!(call["arguments"], arguments.as_str());
+        let last = events.iter().find(|event| event["finback"].is_object()).expect("the last");
+        assert_eq!(sha(last), sha(&whole));
+    }
+}
+
+#[test]
 fn a_prompt_of_ids_is_the_same_in_the_terminal() {
     let server = demo();
     let body = json!({"prompt": [5, 9, 2], "max_tokens": 32, "temperature": 0, "ignore_eos": true});
