@@ -507,6 +507,15 @@ mod tests {
     }
 
     #[test]
+    fn kernels_compile_for_the_least_device() {
+        // Without the compiler there is nothing to see.
+        if !nvrtc::is_there() {
+            return;
+        }
+        nvrtc::compile(&program(Target::Cuda), &compile_options(LEAST, false)).unwrap();
+    }
+
+    #[test]
     fn a_machine_without_a_device_says_why_in_one_line() {
         // Where there is one, there is nothing to refuse.
         let Err(error) = about() else { return };

@@ -347,7 +347,7 @@ impl Driver {
     }
 
     /// The kernel of this name, made ready for so many bytes of a launch's shared memory; `None` where
-    /// the module has none.
+    /// the module has none, or the device not so much.
     pub fn function(&self, of: &Module, name: &str, shared: u32) -> Result<Option<Function>, Said> {
         self.bind()?;
         let Ok(name) = CString::new(name) else { return Ok(None) };
@@ -361,11 +361,17 @@ impl Driver {
             use sys::CUfunction_attribute_enum as Attribute;
             let most = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             // SAFETY: the function is the module's.
-            unsafe { result::function::set_function_attribute(function, most, shared as i32) }
-                .map_err(|error| {
+            let set =
+                unsafe { result::function::set_function_attribute(function, most, shared as i32) };
+            match set {
+                Ok(()) => {}
+                // A group of this device has less.
+                Err(DriverError(sys::CUresult::CUDA_ERROR_INVALID_VALUE)) => return Ok(None),
+                Err(error) => {
                     let what = format!("{}: {shared} bytes shared", name.to_string_lossy());
-                    said(&what, error)
-                })?;
+                    return Err(said(&what, error));
+                }
+            }
         }
         Ok(Some(Function(function)))
     }

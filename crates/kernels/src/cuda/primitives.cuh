@@ -11,10 +11,14 @@
 
 DEVICE u32 shared_address(const void* at) { return u32(__cvta_generic_to_shared(at)); }
 
-// Two products of bf16, exact where the result fits.
+// Two products of bf16, exact where the result fits. Before 9.0 a product is a sum with -0, which changes none.
 DEVICE u32 times_bf16(u32 a, u32 b) {
     u32 out;
+#if __CUDA_ARCH__ >= 900
     asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+#else
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(0x80008000u));
+#endif
     return out;
 }
 
