@@ -42,7 +42,12 @@ impl Chat {
         let body = body.into_value();
         // A reply that must be a call begins with it: unless the request says, it has no reasoning.
         let thinking = thinking && !must_call(&body);
-        let converted = read(&body)?.convert(options(thinking));
+        let request = read(&body)?;
+        if must_call(&body) && !has_tools(&body) {
+            let accepted = "\"none\" or \"auto\" without tools";
+            return Err(Error::value("tool_choice", &body["tool_choice"], accepted));
+        }
+        let converted = request.convert(options(thinking));
         let mut conversation = converted.map_err(|error| match error {
             ConversionError::BadRequest { detail } | ConversionError::Internal { detail } => {
                 refusal(body.clone(), thinking, &detail)
@@ -68,8 +73,11 @@ fn options(thinking: bool) -> ConversionOptions {
 
 /// Whether the tool choice is one that forces a call.
 fn must_call(body: &Value) -> bool {
-    let tools = body["tools"].as_array().is_some_and(|tools| !tools.is_empty());
-    tools && (body["tool_choice"] == "required" || body["tool_choice"].is_object())
+    body["tool_choice"] == "required" || body["tool_choice"].is_object()
+}
+
+fn has_tools(body: &Value) -> bool {
+    body["tools"].as_array().is_some_and(|tools| !tools.is_empty())
 }
 
 /// Why a body makes no conversation. The field at fault is, of the tools, the one without which a plain

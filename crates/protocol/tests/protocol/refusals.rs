@@ -244,6 +244,20 @@ fn tools_that_make_no_conversation_are_named() {
 }
 
 #[test]
+fn a_call_that_no_tool_can_answer_is_not_forced() {
+    for choice in [json!("required"), json!({"type": "function", "function": {"name": "a"}})] {
+        for tools in [Value::Null, json!([])] {
+            let error = chat_refused(&json!({"tools": tools, "tool_choice": choice}));
+            assert!(
+                error.to_string().ends_with("accepted: \"none\" or \"auto\" without tools"),
+                "{error}"
+            );
+            assert_eq!((error.param(), error.code()), (Some("tool_choice"), "invalid_value"));
+        }
+    }
+}
+
+#[test]
 fn bodies_that_are_no_object_say_where() {
     let api = api();
     for (body, start) in [
