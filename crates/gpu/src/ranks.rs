@@ -129,12 +129,13 @@ impl Ranks {
         let failures = Arc::new(AtomicU64::new(0));
         let mut ranks = Vec::new();
         let mut ready = load(spec, limits, setup, devices, progress);
-        // The others may have ended because that one did.
-        let cause = seats.first().and_then(Seat::first_gone);
-        if let Some(rank) = cause.filter(|&rank| ready.get(rank).is_some_and(Result::is_err)) {
-            ready.rotate_left(rank);
-            seats.rotate_left(rank);
-        }
+        // Others may have ended because the first to end did; of those that failed alike the lowest is named.
+        let said = |ops: &Result<_, OpsError>| ops.as_ref().err().map(OpsError::to_string);
+        let cause =
+            seats.first().and_then(Seat::first_gone).and_then(|rank| said(ready.get(rank)?));
+        let first = ready.iter().position(|ops| cause.is_some() && said(ops) == cause).unwrap_or(0);
+        ready.rotate_left(first);
+        seats.rotate_left(first);
         for (ops, seat) in ready.into_iter().zip(seats) {
             let ops = ops.map_err(|error| named(seat.rank, error, name))?;
             ranks.push(Rank { ops, seat, failures: failures.clone(), failed: None });
