@@ -175,6 +175,28 @@ fn a_directory_that_was_removed_is_made_again_with_its_lock() {
 
 #[cfg(unix)]
 #[test]
+fn files_that_cannot_be_seen_are_not_taken_for_gone() {
+    use std::os::unix::fs::symlink;
+    let parent = tempfile::tempdir().unwrap();
+    let path = |name: &str| parent.path().join(name);
+    let mut disk = open(&path("cache"), 1 << 20);
+    put(&mut disk, &ids(0, 300), b"one");
+    written(&disk, 1);
+    fs::rename(path("cache"), path("away")).unwrap();
+    // A link to itself can neither be read nor made a directory.
+    symlink(path("cache"), path("cache")).unwrap();
+    put(&mut disk, &ids(1000, 300), b"two");
+    wait_for(|| disk.counts().failed.load(Relaxed) == 1);
+    fs::remove_file(path("cache")).unwrap();
+    fs::rename(path("away"), path("cache")).unwrap();
+    put(&mut disk, &ids(2000, 300), b"three");
+    written(&disk, 2);
+    wait_for(|| disk.counts().entries.load(Relaxed) == 2);
+    assert_eq!(take(&mut disk, &ids(0, 500), 0), Some((300, b"one".to_vec())));
+}
+
+#[cfg(unix)]
+#[test]
 fn a_directory_that_another_process_has_by_now_is_left_alone() {
     use std::os::unix::fs::symlink;
     let parent = tempfile::tempdir().unwrap();

@@ -160,11 +160,14 @@ impl Writer {
                 Err(error) => self.warn(&error.to_string()),
             }
         }
-        let there: HashSet<String> = match (&self.lock, fs::read_dir(&self.dir)) {
-            (Some(_), Ok(entries)) => {
-                entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect()
-            }
-            _ => HashSet::new(),
+        let there = match &self.lock {
+            Some(_) => names(&self.dir),
+            None => Ok(HashSet::new()),
+        };
+        let there = match there {
+            Ok(there) => there,
+            // What cannot be seen may be there still.
+            Err(error) => return self.warn(&error.to_string()),
         };
         let gone: Vec<String> =
             self.files.keys().filter(|file| !there.contains(*file)).cloned().collect();
@@ -188,6 +191,18 @@ impl Writer {
             tracing::warn!(dir = %self.dir.display(), "{what}");
         }
     }
+}
+
+/// What lies in a directory; nothing where there is none.
+fn names(dir: &Path) -> Result<HashSet<String>> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(HashSet::new());
+        }
+        entries => entries?,
+    };
+    let name = |entry: Result<fs::DirEntry>| Ok(entry?.file_name().into_string().ok());
+    entries.filter_map(|entry| name(entry).transpose()).collect()
 }
 
 /// Makes the directory where it is not there, and takes its lock.
