@@ -10,8 +10,8 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::outfile::exit;
 
-/// The exit code of a program that Ctrl-C ended.
-const INTERRUPTED: i32 = 130;
+/// The exit code of a program that Ctrl-C ended, or the one reply that it runs.
+pub const INTERRUPTED: i32 = 130;
 /// The exit code of one that SIGTERM ended.
 #[cfg(unix)]
 const TERMINATED: i32 = 143;

@@ -5,8 +5,8 @@ use std::io::Write;
 use finback_checkpoint::{Dtype, Entry, write_file};
 use serde_json::json;
 
-use crate::interrupt::Interrupt;
-use crate::outfile::OutFile;
+use crate::interrupt::{INTERRUPTED, Interrupt};
+use crate::outfile::{OutFile, exit};
 use crate::output::print;
 use crate::reply::Outcome;
 use crate::session::Session;
@@ -43,7 +43,12 @@ pub async fn run(values: &Values) -> anyhow::Result<()> {
     } else {
         eprintln!("{}", outcome.rate_line());
     }
-    session.end()
+    session.end()?;
+    if outcome.finish.is_none() {
+        // Ctrl-C cut it short: what came is kept, and the code says so.
+        exit(INTERRUPTED);
+    }
+    Ok(())
 }
 
 fn messages(values: &Values) -> Vec<serde_json::Value> {
