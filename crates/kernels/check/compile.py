@@ -9,10 +9,15 @@ import ctypes
 import importlib.util
 import re
 import sys
+from functools import partial
 from pathlib import Path
 
-DEVICE = Path(__file__).resolve().parent.parent / "src" / "device"
+SOURCE = Path(__file__).resolve().parent.parent / "src"
+DEVICE = SOURCE / "device"
 FILES = re.findall(r'#include "(.*)"', (DEVICE / "kernels.h").read_text())
+# The tensor-core kernels, in the order they are compiled.
+CUDA_LIST = re.search(r"cuda_files! \{(.*?)\}", (SOURCE / "source.rs").read_text(), re.DOTALL)
+CUDA_FILES = re.findall(r'"(.*?)"', CUDA_LIST[1])
 # Of the dialect's words, what C++ for OpenCL has instead. Entries of kernels are rewritten: there,
 # arguments arrive as bytes, since a kernel of OpenCL takes no struct with pointers.
 SPACES = """
@@ -44,8 +49,8 @@ template <class T> T shuffle_of(T, u32);
 LACKS = ["generic_address_space", "program_scope_global_variables", "pipes", "device_enqueue"]
 
 
-def text(name):
-    return f'#line 1 "{name}"\n' + (DEVICE / name).read_text().replace("#pragma once", "")
+def text(name, folder=DEVICE):
+    return f'#line 1 "{name}"\n' + (folder / name).read_text().replace("#pragma once", "")
 
 
 def nvrtc(architecture):
@@ -57,7 +62,9 @@ def nvrtc(architecture):
     if not libraries:
         return None
     library = ctypes.CDLL(str(libraries[0]))
-    source = "\n".join(text(name) for name in ["prelude_cuda.h", *FILES]).encode()
+    files = [text(name) for name in ["prelude_cuda.h", *FILES]]
+    files += [text(name, SOURCE / "cuda") for name in CUDA_FILES]
+    source = "\n".join(files).encode()
     options = [f"--gpu-architecture={architecture}", "--std=c++17", "--fmad=false", "--ftz=false"]
     options = [option.encode() for option in [*options, "--prec-div=true", "--prec-sqrt=true"]]
     program = ctypes.c_void_p()
@@ -91,7 +98,9 @@ def spaces():
 
 def main():
     failed = False
-    checks = [("nvrtc", lambda: nvrtc("sm_90")), ("address spaces", spaces)]
+    # The least device that is accepted, and the one whose own instructions are used.
+    checks = [(f"nvrtc {name}", partial(nvrtc, name)) for name in ("sm_80", "sm_90a")]
+    checks.append(("address spaces", spaces))
     for name, check in checks:
         errors = check()
         word = "skipped, not installed" if errors is None else f"{len(errors)} errors"
