@@ -4,16 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use finback_gpu::{ExpertsOn, GpuOps, Setup};
-use finback_kernels::device::{
-    Device, DeviceError, Findings, HostMemory, Launch, emu, emu_with_tiles,
-};
-use finback_kernels::manifest::Kernel;
+use finback_kernels::device::{emu, emu_with_tiles};
 use finback_kernels::seated::emu_group;
 use finback_model::{DraftRequest, ModelRunner, Runner, Window};
 use finback_ops::{ModelSpec, Numerics, OpsError, Penalties, Sampling};
 
 use crate::load::{bits, ids, limits, prompt, runner, spec_of, step, tiny, write_tiny};
 use crate::shared::shareable;
+use crate::small::Small;
 use crate::watched::Watched;
 
 /// Places for so many of the model's experts.
@@ -143,58 +141,13 @@ fn fetches(spec: &Arc<ModelSpec>, experts: ExpertsOn) -> usize {
     tapes[0].launches().filter(|launch| launch.kernel.name == "fetch").count()
 }
 
-/// A device that takes so much memory, and registers the host's or refuses it.
-struct Bounded {
-    inner: Box<dyn Device>,
-    free: usize,
-    registers: bool,
-}
-
-impl Device for Bounded {
-    fn name(&self) -> &'static str {
-        "bounded"
-    }
-    fn allocate(&mut self, bytes: usize) -> Result<u64, DeviceError> {
-        self.free -= bytes.next_multiple_of(256);
-        self.inner.allocate(bytes)
-    }
-    fn free_memory(&mut self) -> Result<Option<usize>, DeviceError> {
-        Ok(Some(self.free))
-    }
-    fn register(&mut self, memory: Box<dyn HostMemory>) -> Result<u64, DeviceError> {
-        if self.registers {
-            return self.inner.register(memory);
-        }
-        let what = format!("{} bytes cannot be locked", memory.bytes().len());
-        Err(DeviceError::Failed { device: "bounded", what })
-    }
-    fn clear(&mut self) {
-        self.inner.clear();
-    }
-    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), DeviceError> {
-        self.inner.write(address, bytes)
-    }
-    fn read(&mut self, address: u64, out: &mut [u8]) -> Result<(), DeviceError> {
-        self.inner.read(address, out)
-    }
-    fn launch(&mut self, launch: &Launch<'_>) -> Result<(), DeviceError> {
-        self.inner.launch(launch)
-    }
-    fn finish(&mut self) -> Result<Findings, DeviceError> {
-        self.inner.finish()
-    }
-    fn has(&self, kernel: &Kernel) -> bool {
-        self.inner.has(kernel)
-    }
-}
-
 fn start(
     spec: &Arc<ModelSpec>,
     experts: ExpertsOn,
     free: u64,
     registers: bool,
 ) -> Result<GpuOps, OpsError> {
-    let device = Bounded { inner: emu().unwrap(), free: free as usize, registers };
+    let device = Small { inner: emu().unwrap(), free: free as usize, registers };
     let setup = Setup { experts, ..Setup::default() };
     GpuOps::with(spec.clone(), limits(1), setup, Box::new(device), &mut |_| ())
 }

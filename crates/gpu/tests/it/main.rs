@@ -12,6 +12,7 @@ mod refusals;
 mod rows;
 mod shared;
 mod shared_wide;
+mod small;
 mod states;
 mod tapes;
 mod tiles;

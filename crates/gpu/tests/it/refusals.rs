@@ -3,51 +3,14 @@
 use std::sync::{Arc, Mutex};
 
 use finback_gpu::{ExpertsOn, GpuOps};
-use finback_kernels::device::{Device, DeviceError, Findings, Launch, emu};
-use finback_kernels::manifest::Kernel;
+use finback_kernels::device::emu;
 use finback_ops::{Limits, ModelSpec, Numerics, Ops, Span};
 
 use crate::load::{limits, ops, spec_of, tiny};
-
-/// A device with a bound on its memory.
-struct Small {
-    inner: Box<dyn Device>,
-    free: usize,
-}
-
-impl Device for Small {
-    fn name(&self) -> &'static str {
-        "small"
-    }
-    fn allocate(&mut self, bytes: usize) -> Result<u64, DeviceError> {
-        self.free -= bytes.next_multiple_of(256);
-        self.inner.allocate(bytes)
-    }
-    fn free_memory(&mut self) -> Result<Option<usize>, DeviceError> {
-        Ok(Some(self.free))
-    }
-    fn clear(&mut self) {
-        self.inner.clear();
-    }
-    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), DeviceError> {
-        self.inner.write(address, bytes)
-    }
-    fn read(&mut self, address: u64, out: &mut [u8]) -> Result<(), DeviceError> {
-        self.inner.read(address, out)
-    }
-    fn launch(&mut self, launch: &Launch<'_>) -> Result<(), DeviceError> {
-        self.inner.launch(launch)
-    }
-    fn finish(&mut self) -> Result<Findings, DeviceError> {
-        self.inner.finish()
-    }
-    fn has(&self, kernel: &Kernel) -> bool {
-        self.inner.has(kernel)
-    }
-}
+use crate::small::Small;
 
 fn small(spec: &Arc<ModelSpec>, free: usize) -> Result<(GpuOps, u64), String> {
-    let device = Box::new(Small { inner: emu().unwrap(), free });
+    let device = Box::new(Small { inner: emu().unwrap(), free, registers: false });
     let copied = Mutex::new(0);
     let ops =
         GpuOps::new(spec.clone(), limits(1), device, &mut |bytes| *copied.lock().unwrap() = bytes);
