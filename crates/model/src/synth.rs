@@ -19,6 +19,7 @@ use crate::error::LoadResult;
 use crate::names::{Class, Form, Weight, weights};
 use draw::Quantiles;
 use law::Law;
+pub use sizes::{LayerKind, layer_kinds};
 
 /// Data bytes after which a group of tensors goes on in another shard.
 const SHARD_BYTES_MAX: usize = 1 << 30;

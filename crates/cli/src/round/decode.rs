@@ -8,6 +8,7 @@ use finback_model::{ModelRunner, Runner, Start, Window};
 use finback_ops::{ModelSpec, Sampling};
 
 use super::launches::Listed;
+use super::release;
 use super::report::{Report, Round};
 use super::watch::Watch;
 use super::work::{self, Class};
@@ -72,7 +73,10 @@ pub fn measure(
             let part = tape.part(|_, kernel| Class::of(kernel) == class);
             classes.push((class, part.len(), watch.time(&part, plan.rounds)?));
         }
+        let pass = (spec, slots * rows, same);
+        let whole = release::round(watch, &tape, plan.rounds, pass, (wall, device))?;
         report.rounds.push(Round {
+            whole,
             slots,
             rows,
             same,

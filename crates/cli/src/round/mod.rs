@@ -7,6 +7,7 @@
 mod decode;
 mod launches;
 mod prompt;
+mod release;
 mod report;
 mod watch;
 mod work;

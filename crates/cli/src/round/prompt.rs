@@ -7,6 +7,7 @@ use finback_ops::ModelSpec;
 
 use super::Draw;
 use super::decode::kernels;
+use super::release;
 use super::report::{Piece, Report};
 use super::watch::Watch;
 use super::work::{self, Class};
@@ -54,8 +55,11 @@ pub fn measure(
         }
         let launches = tape.len();
         let kernels = kernels(watch, &tape, 2)?;
-        let operations = work::piece_operations(spec, rows);
-        report.pieces.push(Piece { depth, rows, wall, launches, classes, kernels, operations });
+        let shares = vec![1.0; spec.layers.len()];
+        let operations = work::piece_operations(spec, rows, &shares, 1.0);
+        let whole = release::piece(watch, &tape, 2, (spec, rows), wall)?;
+        let piece = Piece { depth, rows, wall, launches, classes, kernels, operations, whole };
+        report.pieces.push(piece);
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use finback_model::plan::human;
 use finback_ops::ModelSpec;
 use serde_json::{Value, json};
 
+use super::release::{LAYERS, Whole};
 use super::work::{self, Class};
 
 /// Seconds by class: the class, its launches, and how long they take alone.
@@ -35,6 +36,8 @@ pub struct Round {
     pub kernels: Kernels,
     /// Bytes of weights that it reads.
     pub bytes: f64,
+    /// The same of the release's layers, where all their kinds were measured.
+    pub whole: Option<Whole>,
 }
 
 /// One piece of a prompt.
@@ -54,6 +57,8 @@ pub struct Piece {
     pub kernels: Kernels,
     /// Operations of its products with weights.
     pub operations: f64,
+    /// The same of the release's layers, where all their kinds were measured.
+    pub whole: Option<Whole>,
 }
 
 /// All of a run.
@@ -150,6 +155,7 @@ impl Report {
             );
             text.push_str(&times(classes));
         }
+        text.push_str(&self.whole_text());
         let rounds = self
             .rounds
             .iter()
@@ -161,6 +167,39 @@ impl Report {
             for (kernel, launches, seconds) in kernels.iter().take(24) {
                 let _ = writeln!(text, "  {kernel:<22} {launches:>5} {:>9.3}", seconds * 1e3);
             }
+        }
+        text
+    }
+
+    /// The release's passes, as lines.
+    fn whole_text(&self) -> String {
+        let rounds = self.rounds.iter().filter_map(|round| {
+            let (whole, kind) = (round.whole?, if round.same { "same" } else { "different" });
+            let (ms, gb) = (whole.wall * 1e3, whole.work / 1e9);
+            let share = 100.0 * whole.work / whole.wall / self.read;
+            let (slots, rows) = (round.slots, round.rows);
+            Some(format!("{slots:>5} {rows:>4} {kind:>9} {ms:>9.3} {gb:>8.2} {share:>5.1}%\n"))
+        });
+        let pieces = self.pieces.iter().filter_map(|piece| {
+            let whole = piece.whole?;
+            let (ms, rate) = (whole.wall * 1e3, whole.work / whole.wall);
+            let share = self.matmul.map_or("-".into(), |all| format!("{:.1}%", 100.0 * rate / all));
+            let (depth, rows) = (piece.depth, piece.rows);
+            Some(format!("{depth:>8} {rows:>5} {ms:>9.2} {:>8.0} {share:>6}\n", rate / 1e12))
+        });
+        let (rounds, pieces): (String, String) = (rounds.collect(), pieces.collect());
+        let mut text = String::new();
+        let title =
+            format!("\nthe release's {LAYERS} layers, each as one of its kind was measured\n");
+        if !rounds.is_empty() {
+            let heads = ["slots", "rows", "experts", "round ms", "GB", "share"];
+            let [a, b, c, d, e, f] = heads;
+            text += &format!("{title}{a:>5} {b:>4} {c:>9} {d:>9} {e:>8} {f:>6}\n{rounds}");
+        }
+        if !pieces.is_empty() {
+            let heads = ["depth", "rows", "piece ms", "TFLOP/s", "share"];
+            let [a, b, c, d, e] = heads;
+            text += &format!("{title}{a:>8} {b:>5} {c:>9} {d:>8} {e:>6}\n{pieces}");
         }
         text
     }
@@ -184,11 +223,16 @@ impl Report {
             });
             Value::Object(parts.collect())
         };
+        let release = |whole: &Option<Whole>| match whole {
+            Some(whole) => json!({ "seconds": whole.wall, "work": whole.work }),
+            None => Value::Null,
+        };
         let rounds: Vec<Value> = self
             .rounds
             .iter()
             .map(|round| {
                 json!({
+                    "release": release(&round.whole),
                     "slots": round.slots, "rows": round.rows, "same_experts": round.same,
                     "seconds": round.wall, "device_seconds": round.device,
                     "launches": round.launches, "weight_bytes": round.bytes,
@@ -202,6 +246,7 @@ impl Report {
             .iter()
             .map(|piece| {
                 json!({
+                    "release": release(&piece.whole),
                     "depth": piece.depth, "rows": piece.rows, "seconds": piece.wall,
                     "launches": piece.launches, "operations": piece.operations,
                     "matmul_share": self.matmul.map(|all| piece.operations / piece.wall / all),
@@ -247,6 +292,7 @@ mod tests {
             classes: classes.clone(),
             kernels: vec![("rmsnorm", 2, 0.0005)],
             bytes: 6e9,
+            whole: Some(Whole { wall: 0.008, work: 8e9 }),
         });
         report.pieces.push(Piece {
             depth: 32768,
@@ -256,12 +302,21 @@ mod tests {
             classes,
             kernels: Vec::new(),
             operations: 4e13,
+            whole: Some(Whole { wall: 0.5, work: 1e14 }),
         });
         let json = report.to_json();
         assert_eq!(json["rounds"][0]["read_share"], 0.75);
         assert_eq!(json["pieces"][0]["matmul_share"], 0.5);
         let text = report.text();
-        for part in ["75.0%", "50.0%", "40960", "     100 ", "1 slots x 6 rows, by kernel"] {
+        for part in [
+            "75.0%",
+            "50.0%",
+            "40960",
+            "     100 ",
+            "1 slots x 6 rows, by kernel",
+            "    8.00  25.0%",
+            "   500.00      200  25.0%",
+        ] {
             assert!(text.contains(part), "{part}: {text}");
         }
         report.matmul = None;

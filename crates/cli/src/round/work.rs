@@ -107,8 +107,7 @@ pub fn dense(layer: &LayerSpec) -> Size {
         &layer.ffn_hyper.mix,
     ];
     let indexer = layer.indexer.iter().flat_map(|indexer| [&indexer.wq_b, &indexer.weights]);
-    let engram = layer.engram.iter().map(|engram| &engram.wkv);
-    Size::sum(always.into_iter().chain(indexer).chain(engram)).plus(compressor(layer))
+    Size::sum(always.into_iter().chain(indexer)).plus(engram(layer)).plus(compressor(layer))
 }
 
 /// Those that make compressed rows.
@@ -134,7 +133,21 @@ pub fn distinct(layer: &LayerSpec, rows: usize, same: bool) -> f64 {
 /// Bytes of weights that a round of so many rows reads, the head included.
 pub fn round_bytes(spec: &ModelSpec, rows: usize, same: bool) -> f64 {
     let layers = spec.layers.iter().map(|layer| layer_bytes(layer, rows, same));
-    layers.sum::<f64>() + Size::of(&spec.head).bytes
+    layers.sum::<f64>() + head_bytes(spec)
+}
+
+/// Those of the head.
+pub fn head_bytes(spec: &ModelSpec) -> f64 {
+    Size::of(&spec.head).bytes
+}
+
+/// Those of a layer's Engram.
+pub fn engram_bytes(layer: &LayerSpec) -> f64 {
+    engram(layer).bytes
+}
+
+fn engram(layer: &LayerSpec) -> Size {
+    Size::sum(layer.engram.iter().map(|engram| &engram.wkv))
 }
 
 /// Those of one layer.
@@ -142,18 +155,19 @@ pub fn layer_bytes(layer: &LayerSpec, rows: usize, same: bool) -> f64 {
     dense(layer).bytes + distinct(layer, rows, same) * expert(layer).bytes
 }
 
-/// Operations of a piece's products with weights: the layers below the last kv source whole, of that
-/// one what makes its compressed rows. No row of a piece inside a prompt is read above it.
-pub fn piece_operations(spec: &ModelSpec, rows: usize) -> f64 {
+/// Operations of a piece's products with weights: the layers below the last kv source whole, each as often
+/// as `shares` says and Engrams as often as `engrams`, of that source what makes its compressed rows. No row
+/// of a piece inside a prompt is read above it.
+pub fn piece_operations(spec: &ModelSpec, rows: usize, shares: &[f64], engrams: f64) -> f64 {
     let last = spec.sources.last().map_or(spec.layers.len(), |source| source.layer);
-    let whole = spec
-        .layers
-        .iter()
-        .take(last)
-        .map(|layer| dense(layer).values + layer.ffn.topk as f64 * expert(layer).values);
+    let whole = spec.layers.iter().take(last).zip(shares).map(|(layer, share)| {
+        let engram = engram(layer).values;
+        let all = dense(layer).values + layer.ffn.topk as f64 * expert(layer).values;
+        share * (all - engram) + engrams * engram
+    });
     let rest = spec.layers.get(last).map_or(0.0, |layer| {
-        let engram = layer.engram.iter().map(|e| Size::of(&e.wkv).values);
-        compressor(layer).values + Size::of(&layer.attn_hyper.mix).values + engram.sum::<f64>()
+        let mix = Size::of(&layer.attn_hyper.mix).values;
+        compressor(layer).values + mix + engrams * engram(layer).values
     });
     2.0 * rows as f64 * (whole.sum::<f64>() + rest)
 }
@@ -219,6 +233,11 @@ mod tests {
         let [two, many] = [2, 1000].map(|rows| distinct(&spec.layers[0], rows, false));
         assert!(two > 3.0 && two < 6.0 && (many - 8.0).abs() < 1e-6, "{two} {many}");
         assert!(round_bytes(&spec, 1, true) < counted);
-        assert!(piece_operations(&spec, 2) == 2.0 * piece_operations(&spec, 1));
+        let shares = vec![1.0; spec.layers.len()];
+        let all = |rows, engrams| piece_operations(&spec, rows, &shares, engrams);
+        assert!(all(2, 1.0) == 2.0 * all(1, 1.0) && all(1, 2.0) > all(1, 1.0));
+        let double = vec![2.0; spec.layers.len()];
+        let most = 2.0 * all(1, 1.0);
+        assert!(piece_operations(&spec, 1, &double, 2.0) <= most);
     }
 }

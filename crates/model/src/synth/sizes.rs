@@ -164,6 +164,31 @@ impl Schedule {
     }
 }
 
+/// What sets a layer apart from others of a schedule, its Engram left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LayerKind {
+    /// Positions of a compressed row; 0: the window alone.
+    pub ratio: usize,
+    /// Whether it makes compressed rows.
+    pub makes_rows: bool,
+    /// Whether it selects rows.
+    pub selects: bool,
+    /// Whether its selection is the candidates of layers above.
+    pub candidates: bool,
+}
+
+/// The kind of every layer of a synthetic checkpoint of so many; of 40, those of the release.
+pub fn layer_kinds(layers: usize) -> Vec<LayerKind> {
+    let schedule = Schedule::of(layers);
+    let kind = |(layer, &ratio)| LayerKind {
+        ratio,
+        makes_rows: schedule.kv_sources.contains(&layer),
+        selects: schedule.index_sources.contains(&layer),
+        candidates: schedule.candidate == Some(layer),
+    };
+    schedule.ratios.iter().enumerate().map(kind).collect()
+}
+
 /// As in the release at 40 layers: 1 and 14.
 fn engram_layers(layers: usize) -> Vec<usize> {
     let mut ids = vec![1, (layers * 7 / 20).max(2)];
@@ -202,5 +227,8 @@ mod tests {
         assert_eq!(s.ratios, [0, 0, 2, 2, 2, 1, 1, 1, 1, 1]);
         assert_eq!((s.kv_sources, s.candidate), (vec![2, 4, 5], Some(5)));
         assert_eq!(s.index_sources, [2, 4, 5, 7, 9]);
+        let ten = layer_kinds(10);
+        assert!(layer_kinds(40).iter().all(|kind| ten.contains(kind)));
+        assert!(layer_kinds(4).len() == 4 && !layer_kinds(4).contains(&ten[6]));
     }
 }
