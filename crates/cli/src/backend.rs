@@ -14,11 +14,15 @@ use finback_ops::{Limits, ModelSpec, Ops, StepTimes, Timed};
 use crate::device;
 use crate::machine;
 use crate::progress::Progress;
-use crate::settings::table::{BACKEND, EXPERTS_ON, GPUS, ISA, PREFILL_CHUNK, THREADS};
+use crate::settings::table::{
+    BACKEND, EXPERTS_ON, GPUS, ISA, PLAIN_STREAMS, PREFILL_CHUNK, THREADS,
+};
 use crate::settings::{UsageError, Values};
 
 /// Prompt rows of a piece on a GPU, where nobody said: fewer would not fill it.
 const GPU_CHUNK: usize = 4096;
+/// `--plain-streams` on a GPU, whose rounds of more rows cost less than theirs alone.
+const GPU_PLAIN_STREAMS: usize = 12;
 
 /// Where the model runs.
 pub enum Backend {
@@ -104,6 +108,15 @@ impl Backend {
         match self {
             Self::Gpu { .. } if values.is_default(&PREFILL_CHUNK) => GPU_CHUNK,
             _ => values.get(&PREFILL_CHUNK),
+        }
+    }
+
+    /// Decoding requests from which rounds carry no drafts.
+    pub fn plain_streams(&self, values: &Values) -> usize {
+        match self {
+            Self::Gpu { .. } if values.is_default(&PLAIN_STREAMS) => GPU_PLAIN_STREAMS,
+            // Commands with one user do not take it.
+            _ => values.get(&PLAIN_STREAMS).unwrap_or(usize::MAX),
         }
     }
 

@@ -102,9 +102,9 @@ pub fn prepare(values: &Values) -> anyhow::Result<Prepared> {
     let options = Options {
         parallel: limits.slots,
         draft_tokens: values.get(&DRAFT_TOKENS).unwrap_or(block).min(block),
-        // Commands with one user take neither of these.
-        plain_streams: values.get(&PLAIN_STREAMS).unwrap_or(usize::MAX),
+        plain_streams: backend.plain_streams(values),
         draft_confidence: values.get(&DRAFT_CONFIDENCE) as f32,
+        // Commands with one user do not take it.
         queue: values.get(&QUEUE).unwrap_or(usize::MAX),
         prefill: Prefill {
             chunk,
@@ -147,7 +147,7 @@ impl Prepared {
 
     /// What the settings that a start decides on come to here, by their names.
     pub fn effective(&self) -> Vec<(&'static str, String)> {
-        let Options { draft_tokens, prefill, cache, .. } = self.options;
+        let Options { draft_tokens, plain_streams, prefill, cache, .. } = self.options;
         let pool = self.limits.blocks * BLOCK_POSITIONS;
         let gib = cache.bytes as f64 / f64::from(1 << 30);
         let mut all = vec![
@@ -156,6 +156,7 @@ impl Prepared {
             (DRAFT_TOKENS.declared.name, draft_tokens.to_string()),
             (CONTEXT.declared.name, self.context().to_string()),
             (POOL_TOKENS.declared.name, pool.to_string()),
+            (PLAIN_STREAMS.declared.name, plain_streams.to_string()),
             (PREFILL_CHUNK.declared.name, prefill.chunk.to_string()),
             (PREFILL_BUDGET.declared.name, prefill.budget.min(prefill.chunk).to_string()),
             (PROMPT_CACHE_GIB.declared.name, format!("{}", (gib * 1000.0).round() / 1000.0)),

@@ -267,7 +267,8 @@ pub static PLAIN_STREAMS: Setting<Option<usize>> = Setting::new(Declared {
     default: "3",
     category: Category::Resources,
     commands: &[Serve, Plan, Doctor],
-    help: "From this many decoding requests on, rounds carry no drafts; the replies are the same",
+    help: "From this many decoding requests on, rounds carry no drafts, 12 on a GPU where it is not \
+           set; the replies are the same",
     ..BASE
 });
 
