@@ -29,7 +29,7 @@ class Chat:
         with open(os.path.join(HERE, "data/facts.json"), encoding="utf-8") as f:
             self.facts = json.load(f)
         self.entries, self.talk, self.quiz, self.lately, self.clauses = (read_chat(f"{n}.txt") for n in ("chat", "talk", "quiz", "daily", "long"))
-        self.banned = {key(p) for name in ("everyday.txt", "blind.txt") for p in held_out(name)}
+        self.banned = {key(p) for name in ("everyday.txt", "blind.txt", "blind2.txt") for p in held_out(name)}
         known = self.known = Known()
         self.animals, self.opposites, self.words = kb.animals(known.animal_rows), kb.pairs(), kb.words()
         self.elements = kb.elements()
