@@ -1,7 +1,7 @@
 //! The host as a device: every lane a fiber of the calling thread.
 //!
-//! For checking at small sizes, never for serving. Lanes run in an order shuffled by the launch's
-//! seed and switch where they meet; a shadow over the dialect's shared memory finds missing barriers.
+//! For checking at small sizes, never for serving. Groups and lanes run in an order shuffled by the
+//! launch's seed, or where it names none by one of its own; lanes switch where they meet. A shadow over the dialect's shared memory finds missing barriers.
 //! Kernels of CUDA alone run as well, by what `host/primitives.h` makes of the machine's words. Every
 //! allocation lies between pages that nothing may touch: an access past its end ends the launch.
 #![allow(unsafe_code)]
@@ -79,6 +79,8 @@ pub struct Host {
     registered: Vec<Box<dyn HostMemory>>,
     findings: Findings,
     portable: bool,
+    /// Launches that named no seed.
+    unseeded: u64,
 }
 
 /// The alignment that every device gives.
@@ -225,6 +227,9 @@ impl Device for Host {
         if args.len() != wanted {
             return Err(DeviceError::Arguments { kernel: kernel.name, found: args.len(), wanted });
         }
+        // So that a model's launches of a kind run in many orders.
+        self.unseeded += u64::from(seed == 0);
+        let seed = if seed == 0 { self.unseeded } else { seed };
         let mut aligned = vec![0u64; args.len().div_ceil(8)];
         for (word, chunk) in aligned.iter_mut().zip(args.chunks(8)) {
             let mut bytes = [0; 8];
@@ -338,6 +343,35 @@ mod tests {
     /// Where the first finding was, and no counts.
     fn first_of(findings: Findings) -> Findings {
         Findings { line: findings.line, lane: findings.lane, ..Findings::default() }
+    }
+
+    #[test]
+    fn groups_run_in_an_order_of_the_seed() {
+        static TURNS: Kernel = Kernel {
+            name: "turns",
+            args: "",
+            args_bytes: 8,
+            fields: &[],
+            lanes: LANES,
+            shared: 0,
+            cuda_only: false,
+            host: Some(entry!(turns)),
+        };
+        let order = |seed| {
+            let mut host = Host::new();
+            let out = host.allocate(4 * 13).unwrap();
+            let args = out.to_ne_bytes();
+            host.launch(&Launch { seed, ..Launch::new(&TURNS, &args, [4, 3]) }).unwrap();
+            let mut bytes = [0; 52];
+            host.read(out, &mut bytes).unwrap();
+            bytes.as_chunks::<4>().0[1..].iter().map(|word| word[0]).collect::<Vec<u8>>()
+        };
+        for seed in 1..9 {
+            let (mut turns, other) = (order(seed), order(seed + 1));
+            assert!(turns == order(seed) && turns != other, "{seed}");
+            turns.sort_unstable();
+            assert_eq!(turns, (0..12).collect::<Vec<u8>>());
+        }
     }
 
     /// What comes of `mode` of `check_tiles.h`: why it ended early, or findings, lane 5's words and what

@@ -1,5 +1,5 @@
-// The launcher: one group after another, or two beside each other, its warps and their lanes in an order
-// shuffled by the seed.
+// The launcher: one group after another, or two beside each other, the groups, their warps and their lanes
+// in an order shuffled by the seed.
 #include "machine.h"
 
 #include <signal.h>
@@ -316,8 +316,14 @@ extern "C" int finback_emu_launch(void (*kernel)(const void*), const void* args,
     m.report = Report{};
     m.broken = Fault{};
     mark_stacks();
-    for (m.y = 0; m.y < groups[1] && m.broken.kind == FAULT_NONE; m.y += beside)
-        for (m.x = 0; m.x < groups[0] && m.broken.kind == FAULT_NONE; m.x++) run_groups();
+    m.groups.resize(groups[0] * (groups[1] / beside));
+    shuffle_order(m.groups.data(), static_cast<unsigned>(m.groups.size()));
+    for (const unsigned group : m.groups) {
+        m.x = group % groups[0];
+        m.y = group / groups[0] * beside;
+        run_groups();
+        if (m.broken.kind != FAULT_NONE) break;
+    }
     if (!stacks_held()) m.broken = Fault{0, FAULT_STACK, 0, 0, 0};
     *report = m.report;
     *broken = m.broken;

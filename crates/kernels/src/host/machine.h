@@ -80,6 +80,8 @@ struct Machine {
     Report report;
     Fault broken;
     unsigned order[WARP_LANES], place;
+    // Groups, or those that run beside each other, in the order in which they run.
+    std::vector<unsigned> groups;
     // Warps, the first that can go on first; where that stays so for a while; where bytes come late.
     unsigned ahead[WARPS_MAX];
     bool steady, late;
