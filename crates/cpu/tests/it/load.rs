@@ -11,6 +11,9 @@ use finback_ops::{ModelSpec, Numerics};
 mod driven;
 pub use driven::{limits, prompt, spec_of, step};
 
+/// Of a thousand tokens along the stored replies, those that are the stored ones.
+pub const STORED_TOKENS: usize = 1000;
+
 pub fn ops(spec: &Arc<ModelSpec>, slots: usize, threads: usize, isa: Isa) -> CpuOps {
     CpuOps::new(spec.clone(), limits(slots), CpuOptions { threads, isa }).unwrap()
 }

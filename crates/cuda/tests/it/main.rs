@@ -7,8 +7,10 @@
 mod adjust;
 mod agree;
 mod contract;
+mod emulated;
 mod hosted;
 mod load;
+mod noise;
 #[path = "../../../cpu/tests/it/rows.rs"]
 mod rows;
 #[path = "../../../cpu/tests/it/schedules.rs"]

@@ -34,7 +34,7 @@ fn two_devices_have_the_bits_of_one_in_long_pieces_and_in_rounds_that_are_replay
         let mut rows = bits(&prompt(&mut r, 0, &ids, 300, 4));
         let first = r.finish(0, Sampling::GREEDY, &[], false).unwrap().token.unwrap();
         let mut tokens = vec![first];
-        for rows_of_window in [1, 1, 1, 1, 6, 6, 6, 24, 24, 24, 1] {
+        for rows_of_window in [1, 1, 1, 1, 6, 6, 6, 16, 16, 16, 1] {
             let mut window = vec![*tokens.last().unwrap()];
             window.extend_from_slice(&ids[..rows_of_window - 1]);
             let sampling = Sampling::GREEDY;
