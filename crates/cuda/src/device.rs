@@ -27,12 +27,13 @@ const MATMUL_SIDE: i32 = 8192;
 const MATMUL_TRIES: usize = 8;
 
 /// What [`Options::tensor_attention`] stands for; a model runs by other kernels without them.
-const ATTENTION: [&str; 6] = [
+const ATTENTION: [&str; 7] = [
     "tile_attend_scores",
     "tile_attend_mix",
     "tile_attend_many",
     "index_operand",
     "tile_index_scores",
+    "tile_index_many",
     "tile_topk",
 ];
 

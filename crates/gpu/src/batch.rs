@@ -4,7 +4,7 @@
 //! follows from the number of spans and rows alone, so that a round of the same kind has the same
 //! addresses.
 
-use finback_ops::{BLOCK_POSITIONS, Frequencies, Limits, ModelSpec, OpsError, Span};
+use finback_ops::{BLOCK_POSITIONS, Frequencies, Limits, ModelSpec, OpsError, Rows, Span};
 
 use crate::memory::Memory;
 
@@ -22,6 +22,13 @@ pub struct SpanRows {
     pub first: usize,
     /// Its token ids.
     pub tokens: Vec<u32>,
+}
+
+impl SpanRows {
+    /// Whether all these rows are its own.
+    pub fn has(&self, rows: &Rows) -> bool {
+        self.first <= rows.start && rows.end <= self.first + self.tokens.len()
+    }
 }
 
 /// The groups that close in a pass, for the sources of one ratio.

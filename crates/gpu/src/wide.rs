@@ -20,6 +20,11 @@ const INDEX: (usize, usize, usize) = (32, 128, 64);
 /// Scores of a group of `tile_index_scores`, and of one of `tile_topk`.
 const SCORES: usize = 512;
 const TOPK: usize = 16_384;
+/// Scores that have one best, and rows from which on `tile_index_many` takes them.
+const TOPS: usize = 16;
+const MANY_ROWS: usize = 32;
+/// Keys and rows of a part of `tile_index_many`.
+const MANY: (usize, usize) = (384, 4);
 /// Rows of a group of `tile_index_scores`, of `hyper_mix` where rows are few, and where they are many.
 const SCORE_ROWS: usize = 64;
 const MIX_ROWS: [usize; 2] = [4, 32];
@@ -60,9 +65,15 @@ pub struct Select {
     pub operand: &'static Kernel,
     /// Scores on tensor cores.
     pub scores: &'static Kernel,
+    /// The same of many rows of one span.
+    pub many: Option<&'static Kernel>,
     topk: &'static Kernel,
     /// Those operands, `index_heads * index_dim` bf16 values a row.
     pub queries: Buf,
+    /// The best of each [`TOPS`] scores.
+    pub tops: Buf,
+    /// The best of those, and how many.
+    groups: (Buf, Buf),
     /// Places and scores of the best of each tile, after every second round.
     lists: [(Buf, Buf); 2],
 }
@@ -146,13 +157,17 @@ impl Select {
         // A list is shorter than what it is the best of.
         let fits = d.index_topk.max(d.candidate_blocks) <= TOPK / 2;
         let Some([operand, scores, topk]) = found.select else { return Ok(None) };
+        let many = found.many;
         if !(spec.numerics.round_stores && shapes && fits) {
             return Ok(None);
         }
         let most = spec.sources.iter().map(|s| limits.context / s.ratio).max().unwrap_or(0);
         let blocks = most.div_ceil(d.candidate_size.max(1));
+        let tops = most.div_ceil(TOPS);
         let mut widths = [0, 0];
-        for (count, k) in [(most, d.index_topk), (blocks, d.candidate_blocks)] {
+        let counts = [tops, d.index_topk * TOPS, d.candidate_blocks * d.candidate_size]
+            .map(|count| (count, d.index_topk));
+        for (count, k) in counts.into_iter().chain([(blocks, d.candidate_blocks)]) {
             for (i, tiles) in rounds(count, k).into_iter().enumerate() {
                 widths[i % 2] = widths[i % 2].max(if tiles > 1 { tiles * k } else { 0 });
             }
@@ -163,7 +178,9 @@ impl Select {
         };
         let lists = [list(widths[0])?, list(widths[1])?];
         let queries = memory.rows(limits.rows, 2 * d.index_heads * d.index_dim)?;
-        Ok(Some(Self { operand, scores, topk, queries, lists }))
+        let groups = (memory.words(turn, d.index_topk)?, memory.words(turn, 1)?);
+        let tops = memory.words(turn, tops)?;
+        Ok(Some(Self { operand, scores, many, topk, queries, tops, groups, lists }))
     }
 
     /// The grid of the scores of so many rows, and how many of them a group takes: few where that
@@ -173,6 +190,46 @@ impl Select {
         let shares = (width as usize * 2).div_ceil(tiles).max(1);
         let each = rows.div_ceil(shares).clamp(1, SCORE_ROWS);
         (each, [word(tiles), word(rows.div_ceil(each))])
+    }
+
+    /// Whether so many scores are chosen from by way of the best of each [`TOPS`]: one round does not
+    /// take them all.
+    pub fn is_by_tops(count: usize) -> bool {
+        count > TOPK
+    }
+
+    /// The grid of `tile_index_many`, where it takes so many rows of one span.
+    pub fn grid_of_many(count: usize, rows: usize, width: u32) -> Option<[u32; 2]> {
+        let (keys, of) = MANY;
+        let parts = count.div_ceil(keys) * rows.div_ceil(of);
+        (rows >= MANY_ROWS).then(|| [width.min(word(parts)), 1])
+    }
+
+    /// A choice among scores whose sixteens have their best in `tops`: first the best sixteens, then the
+    /// best of their scores.
+    pub fn pick_by_tops(&self, queue: &mut Queue, args: &TileTopkArgs, rows: u32) -> OpsResult {
+        let (groups, n_groups) = self.groups;
+        let stride = args.scores_stride.div_ceil(word(TOPS));
+        let best = TileTopkArgs {
+            scores: self.tops.at,
+            ids: groups.at,
+            n_picks: n_groups.at,
+            count: args.count.div_ceil(word(TOPS)),
+            scores_stride: stride,
+            unit: word(TOPS),
+            ..*args
+        };
+        self.pick(queue, &best, rows)?;
+        let of_best = TileTopkArgs {
+            candidates: groups.at,
+            n_candidates: n_groups.at,
+            count: args.k * word(TOPS),
+            candidates_stride: args.k,
+            candidate_size: word(TOPS),
+            spread: 1,
+            ..*args
+        };
+        self.pick(queue, &of_best, rows)
     }
 
     /// Pushes the rounds of a choice: `args` are those of one round that reads scores and writes picks.
@@ -193,6 +250,7 @@ impl Select {
                 rows: 0,
                 candidates: 0,
                 n_candidates: 0,
+                spread: 0,
                 count,
                 scores_stride: count,
                 ..own
@@ -247,6 +305,7 @@ impl Mix {
 pub struct Found {
     attend: Option<[&'static Kernel; 3]>,
     select: Option<[&'static Kernel; 3]>,
+    many: Option<&'static Kernel>,
     mix: Option<[&'static Kernel; 2]>,
     group_routes: Option<&'static Kernel>,
     choose: Option<&'static Kernel>,
@@ -260,6 +319,7 @@ impl Found {
         Self {
             attend: three("tile_attend_scores", "tile_attend_mix", "tile_attend_many"),
             select: three("index_operand", "tile_index_scores", "tile_topk"),
+            many: find("tile_index_many"),
             mix: find("hyper_mix").zip(find("hyper_norm")).map(|(mix, norm)| [mix, norm]),
             group_routes: find("tile_group_routes"),
             choose: find("tile_choose"),
@@ -278,6 +338,68 @@ mod tests {
         assert_eq!(rounds(TOPK + 1, 512), [2, 1]);
         assert_eq!(rounds(1 << 20, 512), [64, 2, 1]);
         assert_eq!(rounds(1 << 17, 2048), [8, 1]);
+    }
+
+    #[test]
+    fn the_best_of_the_best_sixteens_are_the_best_of_all() {
+        let (rows, count, k) = (2, 20_000, 40);
+        let mut device = finback_kernels::device::emu_with_tiles().unwrap();
+        let mut put = |words: &[u32]| {
+            let at = device.allocate(4 * words.len()).unwrap();
+            device
+                .write(at, &words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>())
+                .unwrap();
+            Buf { at, width: (4 * words.len() / rows) as u64 }
+        };
+        // Many ties, and less that is seen than there is.
+        let seen = [count - 7, count - 21];
+        let score = |row: usize, i: usize| match i < seen[row] {
+            true => ((i * 7919 + row * 31) % 6007 / 20) as f32,
+            false => f32::NEG_INFINITY,
+        };
+        let all: Vec<Vec<f32>> =
+            (0..rows).map(|row| (0..count).map(|i| score(row, i)).collect()).collect();
+        let best = |part: &[f32]| part.iter().copied().fold(f32::NEG_INFINITY, f32::max).to_bits();
+        let tops: Vec<u32> = all.iter().flat_map(|row| row.chunks(TOPS).map(best)).collect();
+        let table = seen.iter().flat_map(|&seen| [0, word(seen) - 1, 0, 0, 1, 0, 0, 0]);
+        let scores = put(&all.concat().iter().map(|x| x.to_bits()).collect::<Vec<_>>());
+        let (ids, n_picks) = (put(&vec![0; rows * k]), put(&vec![0; rows]));
+        let find = |name| finback_kernels::manifest::kernel(name).unwrap();
+        let select = Select {
+            operand: find("index_operand"),
+            scores: find("tile_index_scores"),
+            many: None,
+            topk: find("tile_topk"),
+            queries: ids,
+            tops: put(&tops),
+            groups: (put(&vec![0; rows * k]), put(&vec![0; rows])),
+            lists: [(ids, ids), (ids, ids)],
+        };
+        let args = TileTopkArgs {
+            scores: scores.at,
+            rows: put(&table.collect::<Vec<_>>()).at,
+            ids: ids.at,
+            n_picks: n_picks.at,
+            count: word(count),
+            scores_stride: word(count),
+            k: word(k),
+            tiles: 1,
+            ratio: 1,
+            unit: 1,
+            ..TileTopkArgs::default()
+        };
+        let mut queue = Queue::new(device);
+        select.pick_by_tops(&mut queue, &args, word(rows)).unwrap();
+        let mut found = vec![0; rows * k * 4];
+        queue.read(ids.at, &mut found).unwrap();
+        let wanted = all.iter().flat_map(|row| {
+            let mut order: Vec<usize> = (0..count).collect();
+            order.sort_by(|&a, &b| row[b].total_cmp(&row[a]).then(a.cmp(&b)));
+            order.truncate(k);
+            order.sort_unstable();
+            order.into_iter().flat_map(|i| word(i).to_ne_bytes()).collect::<Vec<_>>()
+        });
+        assert!(found == wanted.collect::<Vec<_>>());
     }
 
     #[test]

@@ -262,7 +262,7 @@ args! {
     /// `cuda/select.cuh`, `tile_index_scores`.
     TileIndexArgs {
         q: addr, w: addr, keys: addr, rows: addr, blocks: addr,
-        candidates: addr, n_candidates: addr, scores: addr,
+        candidates: addr, n_candidates: addr, scores: addr, tops: addr,
         ratio: u32, rows_per_block: u32, blocks_stride: u32, candidates_stride: u32,
         candidate_size: u32, count: u32, scores_stride: u32, row_count: u32, rows_each: u32, scale: f32,
     }
@@ -271,7 +271,7 @@ args! {
         scores: addr, from: addr, rows: addr, candidates: addr, n_candidates: addr,
         ids: addr, best: addr, n_picks: addr,
         count: u32, scores_stride: u32, k: u32, tiles: u32, ratio: u32, unit: u32,
-        candidates_stride: u32, candidate_size: u32,
+        candidates_stride: u32, candidate_size: u32, spread: u32, pad: u32,
     }
     /// `parts.h`, `join_parts`.
     JoinArgs { parts: addr, out: addr, rows: u32, count: u32, width: u32, stride: u32 }

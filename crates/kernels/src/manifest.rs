@@ -153,9 +153,10 @@ kernels! {
         tile_bf16_pair: TileArgs, 512, SHARED;
         tile_bf16_many: TileArgs, 256, 132_096;
         tile_attend_scores: TileAttendArgs, 256, 0;
-        tile_attend_mix: TileAttendArgs, 256, 135_744;
-        tile_attend_many: TileAttendArgs, 256, 232_192;
+        tile_attend_mix: TileAttendArgs, 256, 89_664;
+        tile_attend_many: TileAttendArgs, 256, 232_448;
         tile_index_scores: TileIndexArgs, 512, 0;
+        tile_index_many: TileIndexArgs, 384, 136_192;
         tile_topk: TileTopkArgs, 1024, 98_304;
         tile_group_routes: GroupArgs, 1024, 131_072;
         tile_choose: ChooseArgs, 1024, 131_072;

@@ -184,7 +184,12 @@ impl GpuOps {
         let n_candidates = of(work.n_candidates.row(rows.start), within);
         let stride = word(work.most_rows.next_multiple_of(size.max(1)));
         let table = self.batch.table + (4 * ROW_WORDS * rows.start) as u64;
-        let (each, grid) = Select::grid(count, rows.len(), self.products.width());
+        let width = self.products.width();
+        let (each, grid) = Select::grid(count, rows.len(), width);
+        let by_tops = !within && Select::is_by_tops(count);
+        let one_span = !within && self.batch.spans.iter().any(|span| span.has(&rows));
+        let many = wide.many.filter(|_| one_span);
+        let many = many.zip(Select::grid_of_many(count, rows.len(), width));
         let args = TileIndexArgs {
             q: wide.queries.row(rows.start),
             w: work.index_w.row(rows.start),
@@ -194,6 +199,7 @@ impl GpuOps {
             candidates,
             n_candidates,
             scores: work.scores.at,
+            tops: of(wide.tops.at, by_tops || many.is_some()),
             ratio: word(source.ratio),
             rows_per_block: word(source.per_block),
             blocks_stride: word(self.batch.stride),
@@ -205,7 +211,8 @@ impl GpuOps {
             rows_each: word(each),
             scale: 1.0 / ((d.index_dim as f32).sqrt() * (d.index_heads as f32).sqrt()),
         };
-        self.queue.push(wide.scores, &args, grid)?;
+        let (kernel, grid) = many.unwrap_or((wide.scores, grid));
+        self.queue.push(kernel, &args, grid)?;
         let pick = TileTopkArgs {
             scores: work.scores.at,
             from: 0,
@@ -223,8 +230,13 @@ impl GpuOps {
             unit: 1,
             candidates_stride: word(d.candidate_blocks),
             candidate_size: word(size),
+            spread: 0,
+            pad: 0,
         };
-        wide.pick(&mut self.queue, &pick, n)?;
+        match by_tops {
+            false => wide.pick(&mut self.queue, &pick, n)?,
+            true => wide.pick_by_tops(&mut self.queue, &pick, n)?,
+        }
         if level != Level::Source {
             return Ok(());
         }

@@ -173,26 +173,22 @@ DEVICE void load_weights(const u32* weights, const u32* at, u32* high, u32* low)
     }
 }
 
-// Heads' mixed channels from `out` (f32, so many a head), rotated back, to bf16; channels c0..c0 + width.
-DEVICE void store_heads(const TileAttendArgs& args, u64 row, u32 head0, u32 heads, u32 c0, u32 width,
-    const float* out, u32 thread, u32 threads) {
-    for (u32 at = thread; at < heads * width / 8u; at += threads) {
-        const u32 head = at / (width / 8u), c = at % (width / 8u) * 8u;
-        const float4* from = reinterpret_cast<const float4*>(out + head * width + c);
-        const float4 low = from[0], high = from[1];
-        u32 word[4] = {pair_bf16(low.x, low.y), pair_bf16(low.z, low.w), pair_bf16(high.x, high.y), pair_bf16(high.z, high.w)};
-        if (c0 + c >= TILE_ROPE && args.cos) {
+// Eight channels from c on of a head, rotated back, to bf16.
+DEVICE void store_eight(const TileAttendArgs& args, u64 row, u32 head, u32 c, const float (&x)[8]) {
+    u32 word[4];
 #pragma unroll
-            for (u32 i = 0; i < 4u; i++) {
-                const u64 pair = row * TILE_PAIRS + (c0 + c - TILE_ROPE) / 2u + i;
-                const float even = lift_bf16(word[i] & 0xffffu), odd = lift_bf16(word[i] >> 16);
-                const float cos = args.cos[pair], sin = PLANTED(FAULT_ROPE_NOT_INVERSE) ? args.sin[pair] : -args.sin[pair];
-                word[i] = pair_bf16(even * cos - odd * sin, even * sin + odd * cos);
-            }
+    for (u32 i = 0; i < 4u; i++) word[i] = pair_bf16(x[2u * i], x[2u * i + 1u]);
+    if (c >= TILE_ROPE && args.cos) {
+#pragma unroll
+        for (u32 i = 0; i < 4u; i++) {
+            const u64 pair = row * TILE_PAIRS + (c - TILE_ROPE) / 2u + i;
+            const float even = lift_bf16(word[i] & 0xffffu), odd = lift_bf16(word[i] >> 16);
+            const float cos = args.cos[pair], sin = PLANTED(FAULT_ROPE_NOT_INVERSE) ? args.sin[pair] : -args.sin[pair];
+            word[i] = pair_bf16(even * cos - odd * sin, even * sin + odd * cos);
         }
-        reinterpret_cast<uint4*>(args.out)[((row * args.heads + head0 + head) * TILE_DIM + c0 + c) / 8u] =
-            make_uint4(word[0], word[1], word[2], word[3]);
     }
+    reinterpret_cast<uint4*>(args.out)[((row * args.heads + head) * TILE_DIM + c) / 8u] =
+        make_uint4(word[0], word[1], word[2], word[3]);
 }
 
 CUDA_KERNEL(tile_attend_scores, TileAttendArgs, 256) {
@@ -242,15 +238,17 @@ CUDA_KERNEL(tile_attend_scores, TileAttendArgs, 256) {
     *reinterpret_cast<float2*>(to + 8u * TILE_KEYS) = make_float2(sum[2] * args.scale, sum[3] * args.scale);
 }
 
-// Bytes of a key's channels in the mix's tile: a row of 64 and what keeps banks apart.
+// Bytes of a key's channels in the mix's tile: a row of 64 and what keeps banks apart. The tile has half of the
+// keys, so that a processor has room for two groups.
 #define MIX_CHANNELS 64u
+#define MIX_KEYS (TILE_KEYS / 2u)
 #define MIX_ROW (MIX_CHANNELS * 2u + 16u)
-#define MIX_SHARED (TILE_KEYS * MIX_ROW + 16u * TILE_KEYS * 4u + 64u + TILE_KEYS * 4u)
+#define MIX_SHARED (MIX_KEYS * MIX_ROW + 16u * TILE_KEYS * 4u + 64u + TILE_KEYS * 4u)
 
 CUDA_KERNEL(tile_attend_mix, TileAttendArgs, 256) {
     LAUNCH_SHARED(uint4, tile_shared);
     u8* tile = reinterpret_cast<u8*>(tile_shared);
-    u32* weights = reinterpret_cast<u32*>(tile + TILE_KEYS * MIX_ROW);
+    u32* weights = reinterpret_cast<u32*>(tile + MIX_KEYS * MIX_ROW);
     float* divisor = reinterpret_cast<float*>(weights + 16u * TILE_KEYS);
     u32* places = reinterpret_cast<u32*>(divisor + 16);
     const u32 lane = LANE % 32u, warp = LANE / 32u, g = lane / 4u, t = lane % 4u;
@@ -286,35 +284,39 @@ CUDA_KERNEL(tile_attend_mix, TileAttendArgs, 256) {
         for (u32 i = 0; i < TILE_KEYS / 32u; i++)
             weights[weight_at(warp * 2u + h, lane) + i * 32u] = split_weight(s[h][i]);
     }
-#pragma unroll
-    for (u32 i = 0; i < PER_LANE; i++) {
-        const u32 key = own + 64u * i;
-        if (key >= steps * 16u) continue;
-        u32 word[8];
-        lift_chunk16(chunk[i], key >= keys.padded, word);
-        uint4* to = reinterpret_cast<uint4*>(tile + key * MIX_ROW + x * 32u);
-        const u32 first = x / 2u;
-        to[first] = first ? make_uint4(word[4], word[5], word[6], word[7]) : make_uint4(word[0], word[1], word[2], word[3]);
-        to[1u - first] = first ? make_uint4(word[0], word[1], word[2], word[3]) : make_uint4(word[4], word[5], word[6], word[7]);
-    }
-    __syncthreads();
-
     // Eight channels a warp; a load brings the operands of two steps.
     float sum[4] = {};
-    const u32 from = shared_address(tile) + lane * MIX_ROW + warp * 16u;
+    const u32 from = shared_address(tile) + lane * MIX_ROW + warp * 16u, all_steps = steps;
     u32 places_in[4];
 #pragma unroll
     for (u32 i = 0; i < 4u; i++) places_in[i] = weight_at(g, 8u * i + 2u * t);
     if (PLANTED(FAULT_ATTEND_DROPPED_KEY) && steps > 1u) steps -= 1u;
-    for (u32 step = 0; step < steps; step += 2u) {
-        u32 b[4], high[4], low[4];
-        load_transposed(from + step * 16u * MIX_ROW, b);
 #pragma unroll
-        for (u32 i = 0; i < 2u; i++) {
-            if (step + i >= steps) continue;
-            load_weights(weights + step * 16u, places_in + 2u * i, high, low);
-            multiply(sum, high, b[2u * i], b[2u * i + 1u]);
-            multiply(sum, low, b[2u * i], b[2u * i + 1u]);
+    for (u32 half = 0; half < 2u; half++) {
+        const u32 key0 = half * MIX_KEYS;
+        if (half > 0) __syncthreads();
+#pragma unroll
+        for (u32 i = 0; i < PER_LANE / 2u; i++) {
+            const u32 key = own + 64u * i;
+            if (key0 + key >= all_steps * 16u) continue;
+            u32 word[8];
+            lift_chunk16(chunk[half * PER_LANE / 2u + i], key0 + key >= keys.padded, word);
+            uint4* to = reinterpret_cast<uint4*>(tile + key * MIX_ROW + x * 32u);
+            const u32 first = x / 2u;
+            to[first] = first ? make_uint4(word[4], word[5], word[6], word[7]) : make_uint4(word[0], word[1], word[2], word[3]);
+            to[1u - first] = first ? make_uint4(word[0], word[1], word[2], word[3]) : make_uint4(word[4], word[5], word[6], word[7]);
+        }
+        __syncthreads();
+        for (u32 step = key0 / 16u; step < steps && step < (key0 + MIX_KEYS) / 16u; step += 2u) {
+            u32 b[4], high[4], low[4];
+            load_transposed(from + (step * 16u - key0) * MIX_ROW, b);
+#pragma unroll
+            for (u32 i = 0; i < 2u; i++) {
+                if (step + i >= steps) continue;
+                load_weights(weights + step * 16u, places_in + 2u * i, high, low);
+                multiply(sum, high, b[2u * i], b[2u * i + 1u]);
+                multiply(sum, low, b[2u * i], b[2u * i + 1u]);
+            }
         }
     }
     __syncthreads();
@@ -327,115 +329,117 @@ CUDA_KERNEL(tile_attend_mix, TileAttendArgs, 256) {
         out[(g + 8u * (i >> 1)) * MIX_CHANNELS + c] = sum[i] * by[i >> 1];
     }
     __syncthreads();
-    store_heads(args, row, head0, 16u, slice * MIX_CHANNELS, MIX_CHANNELS, out, LANE, 256u);
+    if (LANE < 16u * MIX_CHANNELS / 8u) {
+        const u32 head = LANE / (MIX_CHANNELS / 8u), c = LANE % (MIX_CHANNELS / 8u) * 8u;
+        float x[8];
+        load_floats(shared_address(out + head * MIX_CHANNELS + c), x);
+        load_floats(shared_address(out + head * MIX_CHANNELS + c + 4u), x + 4);
+        store_eight(args, row, head0 + head, slice * MIX_CHANNELS + c, x);
+    }
 }
 
-// Two tiles of 32 keys, each key's row of 1024 bytes in chunks of 16 whose places its number and their own
-// stir, so that lanes of an access meet no bank twice.
-#define MANY_TILE (32u * TILE_DIM * 2u)
+#ifdef HOPPER
+// Two tiles of 32 keys: for each 64 channels rows of 128 bytes, a key each, whose 16-byte piece p lies at
+// p ^ (key % 8). Word t of piece p is word p of the key's chunk t of those channels, so that the rows are the
+// scores' right operand as they lie, and the mix's by columns.
+#define MANY_BLOCK (32u * 128u)
+#define MANY_TILE (TILE_DIM / 64u * MANY_BLOCK)
 #define MANY_HEADS 64u
 #define MANY_SHARED (MANY_HEADS * TILE_KEYS * 4u + 2u * MANY_TILE + MANY_HEADS * 4u + TILE_KEYS * 4u)
-DEVICE u32 many_at(u32 key, u32 chunk) {
-    return key * TILE_DIM * 2u + ((chunk ^ (key & 7u) ^ (chunk >> 3 & 1u)) << 4);
+
+// Where the mix's right operand begins: 64 columns lie a block apart, eight keys 1024 bytes.
+DEVICE u64 columns_descriptor(u32 at) {
+    return u64((at & 0x3ffffu) >> 4) | (u64(MANY_BLOCK / 16u) << 16) | (u64(64u) << 32) | (u64(1u) << 62);
 }
 
-// A lane's part of a tile of 32 keys: four times 16 channels of one key.
+// A lane's part of a tile: four times 16 channels of one key, 128 channels apart.
 struct TilePart {
     Chunk chunk[4];
 };
+DEVICE u32 part_key(u32 thread) { return thread / 32u % 4u * 8u + thread % 32u / 4u; }
 
 DEVICE void load_part(TilePart& part, const TileAttendArgs& args, bool pool, u32 place, u32 thread) {
 #pragma unroll
-    for (u32 i = 0; i < 4u; i++) load_chunk(part.chunk[i], args, pool, place, thread % 8u + 8u * i);
+    for (u32 i = 0; i < 4u; i++) load_chunk(part.chunk[i], args, pool, place, (thread / 128u + 2u * i) * 4u + thread % 4u);
 }
 
 DEVICE void store_part(const TilePart& part, bool pool, u8* tile, u32 thread) {
-    // The places of a lane's chunks are 256 bytes apart.
-    const u32 x = thread % 8u, key = thread / 8u;
-    uint4* low = reinterpret_cast<uint4*>(tile + many_at(key, 2u * x));
-    uint4* high = reinterpret_cast<uint4*>(tile + many_at(key, 2u * x + 1u));
+    const u32 key = part_key(thread);
+    u8* to = tile + thread / 128u * MANY_BLOCK + key * 128u + thread % 4u * 4u;
 #pragma unroll
     for (u32 i = 0; i < 4u; i++) {
         u32 word[8];
         lift_chunk16(part.chunk[i], pool, word);
-        low[16u * i] = make_uint4(word[0], word[1], word[2], word[3]);
-        high[16u * i] = make_uint4(word[4], word[5], word[6], word[7]);
+#pragma unroll
+        for (u32 p = 0; p < 8u; p++) *reinterpret_cast<u32*>(to + 2u * i * MANY_BLOCK + ((p ^ key % 8u) << 4)) = word[p];
     }
 }
 
-CUDA_KERNEL(tile_attend_many, TileAttendArgs, 256) {
-    LAUNCH_SHARED(uint4, tile_shared);
-    u8* tiles = reinterpret_cast<u8*>(tile_shared);
+CUDA_FULL_KERNEL(tile_attend_many, TileAttendArgs, 256) {
+    LAUNCH_SHARED(__align__(1024) u8, tiles);
     u32* weights = reinterpret_cast<u32*>(tiles + 2u * MANY_TILE);
     float* scores = reinterpret_cast<float*>(weights);
     float* divisor = reinterpret_cast<float*>(weights + MANY_HEADS * TILE_KEYS);
     u32* places = reinterpret_cast<u32*>(divisor + MANY_HEADS);
     const u32 lane = LANE % 32u, warp = LANE / 32u, g = lane / 4u, t = lane % 4u;
+    // A warpgroup has all heads: 16 a warp.
+    const u32 half = warp / 4u, head = warp % 4u * 16u;
     const u64 row = GROUP_Y;
     const u32 head0 = GROUP_X * MANY_HEADS;
+    dependents_may_start();
+    wait_for_launches_before();
     const TileKeys keys = tile_keys(args, row);
     const u32 n_tiles = (keys.count + 31u) / 32u, steps = (keys.count + 15u) / 16u;
-    const u32 own = LANE / 8u;
+    const u32 own = part_key(LANE);
     place_keys(args, keys, places, LANE);
     __syncthreads();
     TilePart part;
+    // Lifts a tile whose bytes are there, and asks for the next one's.
+    const auto lift = [&](u32 at) {
+        store_part(part, at * 32u >= keys.padded, tiles + at % 2u * MANY_TILE, LANE);
+        const u32 next = 32u * (at + 1u);
+        if (at + 1u < n_tiles) load_part(part, args, next >= keys.padded, places[own + next], LANE);
+        copies_shown();
+    };
     load_part(part, args, false, places[own], LANE);
     {
-        // Sixteen heads and half of each tile's keys a warp; its queries stay in registers.
-        const u32 head = warp % 4u * 16u, key = warp / 4u * 16u;
+        // The queries stay in registers; a warpgroup takes half of each tile's keys.
         u32 a[32][4];
 #pragma unroll
         for (u32 j = 0; j < 8u; j++)
 #pragma unroll
-            for (u32 half = 0; half < 2u; half++)
+            for (u32 eight = 0; eight < 2u; eight++)
 #pragma unroll
                 for (u32 m = 0; m < 2u; m++) {
                     u32 word[4];
-                    query_words(args, row, head0 + head + g + 8u * half, 64u * j + 16u * t + 8u * m, word);
-                    a[4u * j + 2u * m][half] = word[0], a[4u * j + 2u * m][half + 2u] = word[1];
-                    a[4u * j + 2u * m + 1u][half] = word[2], a[4u * j + 2u * m + 1u][half + 2u] = word[3];
+                    query_words(args, row, head0 + head + g + 8u * eight, 64u * j + 16u * t + 8u * m, word);
+                    a[4u * j + 2u * m][eight] = word[0], a[4u * j + 2u * m][eight + 2u] = word[1];
+                    a[4u * j + 2u * m + 1u][eight] = word[2], a[4u * j + 2u * m + 1u][eight + 2u] = word[3];
                 }
+        lift(0);
+        __syncthreads();
         for (u32 at = 0; at < n_tiles; at++) {
-            u8* tile = tiles + at % 2u * MANY_TILE;
-            store_part(part, at * 32u >= keys.padded, tile, LANE);
-            const u32 next = 32u * (at + 1u);
-            if (at + 1u < n_tiles) load_part(part, args, next >= keys.padded, places[own + next], LANE);
-            __syncthreads();
-            float sum[2][4] = {};
-            // Chunks 8 j + 2 t and the next: at every second j they have changed places.
-            const u8* even = tile + many_at(key + g, 2u * t);
-            const u8* odd = tile + many_at(key + g, 2u * t + 1u);
+            const u64 b = rows_descriptor(shared_address(tiles) + at % 2u * MANY_TILE + half * 16u * 128u);
+            float sum[8];
+            group_begin();
 #pragma unroll
-            for (u32 j = 0; j < 8u; j++) {
-                uint4 low[2], high[2];
-#pragma unroll
-                for (u32 n = 0; n < 2u; n++) {
-                    const u32 skip = n * 8u * TILE_DIM * 2u + j * 128u;
-                    low[n] = *reinterpret_cast<const uint4*>((j % 2u ? odd : even) + skip);
-                    high[n] = *reinterpret_cast<const uint4*>((j % 2u ? even : odd) + skip);
-                }
-#pragma unroll
-                for (u32 n = 0; n < 2u; n++) multiply(sum[n], a[4u * j], low[n].x, low[n].y);
-#pragma unroll
-                for (u32 n = 0; n < 2u; n++) multiply(sum[n], a[4u * j + 1u], low[n].z, low[n].w);
-#pragma unroll
-                for (u32 n = 0; n < 2u; n++) multiply(sum[n], a[4u * j + 2u], high[n].x, high[n].y);
-#pragma unroll
-                for (u32 n = 0; n < 2u; n++) multiply(sum[n], a[4u * j + 3u], high[n].z, high[n].w);
-            }
+            for (u32 i = 0; i < 32u; i++) multiply_rows<16u>(sum, a[i], b + i / 4u * (MANY_BLOCK / 16u) + i % 4u * 2u, i > 0);
+            group_commit();
+            if (at + 1u < n_tiles) lift(at + 1u);
+            group_wait();
 #pragma unroll
             for (u32 n = 0; n < 2u; n++)
 #pragma unroll
-                for (u32 half = 0; half < 2u; half++) {
-                    const u32 to = weight_at(head + g + 8u * half, at * 32u + key + 8u * n + 2u * t);
+                for (u32 eight = 0; eight < 2u; eight++) {
+                    const u32 to = weight_at(head + g + 8u * eight, at * 32u + half * 16u + 8u * n + 2u * t);
                     *reinterpret_cast<float2*>(scores + to) =
-                        make_float2(sum[n][2u * half] * args.scale, sum[n][2u * half + 1u] * args.scale);
+                        make_float2(sum[4u * n + 2u * eight] * args.scale, sum[4u * n + 2u * eight + 1u] * args.scale);
                 }
+            __syncthreads();
         }
     }
     // The first tile of the mix is on its way while the weights are made.
     load_part(part, args, false, places[own], LANE);
-    __syncthreads();
     for (u32 h = warp * 8u; h < warp * 8u + 8u; h++) {
         const u32 at = weight_at(h, lane);
         float s[TILE_KEYS / 32u];
@@ -449,53 +453,43 @@ CUDA_KERNEL(tile_attend_many, TileAttendArgs, 256) {
         for (u32 i = 0; i < TILE_KEYS / 32u; i++)
             weights[at + i * 32u] = split_weight(s[i]);
     }
-    // All heads and 64 channels a warp. Where its channels lie in a key's row, and its weights in a head's.
-    float sum[4][8][4] = {};
-    u32 channels[4], places_in[4];
-#pragma unroll
-    for (u32 n = 0; n < 4u; n++) channels[n] = many_at(lane % 16u, warp * 8u + n * 2u + lane / 16u);
+    lift(0);
+    __syncthreads();
+    // A warpgroup takes half of the channels.
+    float sum[128];
+    u32 places_in[4];
 #pragma unroll
     for (u32 i = 0; i < 4u; i++) places_in[i] = weight_at(g, 8u * i + 2u * t);
     for (u32 at = 0; at < n_tiles; at++) {
-        u8* tile = tiles + at % 2u * MANY_TILE;
-        store_part(part, at * 32u >= keys.padded, tile, LANE);
-        const u32 next = 32u * (at + 1u);
-        if (at + 1u < n_tiles) load_part(part, args, next >= keys.padded, places[own + next], LANE);
-        __syncthreads();
-        const u32 from = shared_address(tile);
+        const u64 b = columns_descriptor(shared_address(tiles) + at % 2u * MANY_TILE + half * 4u * MANY_BLOCK);
+        u32 high[2][4], low[2][4];
+#pragma unroll
+        for (u32 step = 0; step < 2u; step++)
+            load_weights(weights + head * TILE_KEYS + at * 32u, places_in + 2u * step, high[step], low[step]);
+        group_begin();
 #pragma unroll
         for (u32 step = 0; step < 2u; step++) {
             if (at * 2u + step >= steps) continue;
-            u32 b[4][4];
+            multiply_columns(sum, high[step], b + step * 128u, at + step > 0);
+            multiply_columns(sum, low[step], b + step * 128u, true);
+        }
+        group_commit();
+        if (at + 1u < n_tiles) lift(at + 1u);
+        group_wait();
+        __syncthreads();
+    }
+    // A lane has 16 channels in a row of each 64.
 #pragma unroll
-            for (u32 n = 0; n < 4u; n++)
-                load_transposed(from + channels[n] + step * 16u * TILE_DIM * 2u, b[n]);
+    for (u32 eight = 0; eight < 2u; eight++) {
+        const u32 own_head = head + g + 8u * eight;
+        const float by = divisor[own_head];
 #pragma unroll
-            for (u32 m = 0; m < 4u; m++) {
-                u32 high[4], low[4];
-                load_weights(weights + m * 16u * TILE_KEYS + at * 32u, places_in + 2u * step, high, low);
+        for (u32 n = 0; n < 8u; n++) {
+            float x[8];
 #pragma unroll
-                for (u32 n = 0; n < 8u; n++)
-                    multiply(sum[m][n], high, b[n / 2u][n % 2u * 2u], b[n / 2u][n % 2u * 2u + 1u]);
-#pragma unroll
-                for (u32 n = 0; n < 8u; n++)
-                    multiply(sum[m][n], low, b[n / 2u][n % 2u * 2u], b[n / 2u][n % 2u * 2u + 1u]);
-            }
+            for (u32 i = 0; i < 8u; i++) x[i] = sum[(n * 4u + i % 4u) * 4u + 2u * eight + i / 4u] * by;
+            store_eight(args, row, head0 + own_head, half * 256u + n / 2u * 64u + t * 16u + n % 2u * 8u, x);
         }
     }
-    __syncthreads();
-    float* out = reinterpret_cast<float*>(weights);
-#pragma unroll
-    for (u32 m = 0; m < 4u; m++) {
-        const float by[2] = {divisor[16u * m + g], divisor[16u * m + g + 8u]};
-#pragma unroll
-        for (u32 n = 0; n < 8u; n++)
-#pragma unroll
-            for (u32 i = 0; i < 4u; i++) {
-                const u32 c = warp * 64u + n * 8u + t + 4u * (i & 1u);
-                out[(16u * m + g + 8u * (i >> 1)) * TILE_DIM + c] = sum[m][n][i] * by[i >> 1];
-            }
-    }
-    __syncthreads();
-    store_heads(args, row, head0, MANY_HEADS, 0, TILE_DIM, out, LANE, 256u);
 }
+#endif

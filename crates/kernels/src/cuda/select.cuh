@@ -3,6 +3,9 @@
 // A dot is one chain of 8 products of 16 channels: steps 2 m and 2 m + 1 of lane (g, t) take the words of
 // its channels 32 t + 8 m on. Lane t adds w_h relu(dot_h) for heads 8 n + 2 t and 8 n + 2 t + 1, n
 // ascending; then lanes 1 and 2 apart are added. So a score depends on its row and its key alone.
+//
+// The best of each 16 scores is written as well. The best k scores, ties to the lower place, lie among the
+// best k of these sixteens, ties likewise: each of those begins with a score better than any elsewhere.
 #pragma once
 
 #define TILE_INDEX_HEADS 32u
@@ -10,6 +13,9 @@
 #define TILE_INDEX_KEYS 512u
 #define TILE_INDEX_ROW (TILE_INDEX_HEADS * TILE_INDEX_DIM * 2u)
 #define TILE_INDEX_STAGE (TILE_INDEX_ROW + TILE_INDEX_HEADS * 4u)
+#define TILE_INDEX_HALF (TILE_INDEX_ROW / 2u)
+// Scores that have one best.
+#define TILE_INDEX_GROUP 16u
 
 // Brings a row's queries and weights to a stage, by 512 threads.
 DEVICE void copy_row(const TileIndexArgs& args, u32 to, u64 row, u32 thread) {
@@ -17,6 +23,8 @@ DEVICE void copy_row(const TileIndexArgs& args, u32 to, u64 row, u32 thread) {
     if (thread < TILE_INDEX_HEADS / 4u)
         copy16(to + TILE_INDEX_ROW + thread * 16u, args.w + row * TILE_INDEX_HEADS + thread * 4u);
 }
+
+DEVICE u32 tops_stride(const TileIndexArgs& args) { return (args.scores_stride + TILE_INDEX_GROUP - 1u) / TILE_INDEX_GROUP; }
 
 // The compressed row of score `at`, all ones where there is none.
 DEVICE u32 scored_row(const TileIndexArgs& args, u64 row, u32 at) {
@@ -28,6 +36,45 @@ DEVICE u32 scored_row(const TileIndexArgs& args, u64 row, u32 at) {
         j = args.candidates[row * args.candidates_stride + block] * args.candidate_size + at % args.candidate_size;
     }
     return j < seen_of(args.rows, row, args.ratio) ? j : NO_PICK;
+}
+
+// 32 channels of a key: codes and scale. Where there is no key, zeros.
+struct IndexKey {
+    u32 codes[4], scale;
+};
+
+DEVICE IndexKey load_key(const TileIndexArgs& args, u32 slot, u32 j, u32 t) {
+    IndexKey k = {{0, 0, 0, 0}, 127u};
+    if (j == NO_PICK) return k;
+    if (PLANTED(FAULT_INDEX_WRONG_BLOCK)) j ^= 1u;
+    const u64 place = pool_row(args.blocks, slot, args.blocks_stride, args.rows_per_block, j);
+    const u8* key = args.keys + place * index_bytes(TILE_INDEX_DIM);
+    // A row is 68 bytes: its words are aligned, no more.
+    const u32* words = reinterpret_cast<const u32*>(key) + t * 4u;
+#pragma unroll
+    for (u32 i = 0; i < 4u; i++) k.codes[i] = words[i];
+    k.scale = key[TILE_INDEX_DIM / 2u + t];
+    return k;
+}
+
+// As row g or g + 8 of the eight steps' operands.
+DEVICE void lift_key(const IndexKey& key, u32 half, u32 (&a)[8][4]) {
+    const Factor by = factor_index(key.scale);
+#pragma unroll
+    for (u32 i = 0; i < 4u; i++) {
+        u32 word[4];
+        spread_e2m1(key.codes[i], word);
+        finish_lift<4>(word, by);
+        a[2u * i][half] = word[0], a[2u * i][half + 2u] = word[1];
+        a[2u * i + 1u][half] = word[2], a[2u * i + 1u][half + 2u] = word[3];
+    }
+}
+
+// The best of 16 scores, two a lane of one t, at every such lane. A NaN is none.
+DEVICE float best_of(float x, float y) {
+    float best = max_of(y, max_of(x, -infinity()));
+    for (u32 apart = 4u; apart < 32u; apart *= 2u) best = max_of(SHUFFLE_XOR(best, apart), best);
+    return best;
 }
 
 // 512 scores of `rows_each` rows: 32 keys a warp, whose operands stay in registers while rows pass by.
@@ -79,31 +126,12 @@ CUDA_KERNEL(tile_index_scores, TileIndexArgs, 512) {
                     const u32 at = key0 + warp * TILE_INDEX_WARP + m * 16u + half * 8u + g;
                     u32 j = args.candidates ? scored_row(args, row, at) : at;
                     if (!args.candidates && j >= seen_later) j = NO_PICK;
-                    uint4 codes = make_uint4(0, 0, 0, 0);
-                    u32 scale = 127u;
-                    if (j != NO_PICK) {
-                        if (PLANTED(FAULT_INDEX_WRONG_BLOCK)) j ^= 1u;
-                        const u64 place = pool_row(args.blocks, slot, args.blocks_stride, args.rows_per_block, j);
-                        const u8* key = args.keys + place * index_bytes(TILE_INDEX_DIM);
-                        // A row is 68 bytes: its words are aligned, no more.
-                        const u32* words = reinterpret_cast<const u32*>(key) + t * 4u;
-                        codes = make_uint4(words[0], words[1], words[2], words[3]);
-                        scale = key[TILE_INDEX_DIM / 2u + t];
-                    }
-                    const Factor by = factor_index(scale);
-                    const u32 code[4] = {codes.x, codes.y, codes.z, codes.w};
-#pragma unroll
-                    for (u32 i = 0; i < 4u; i++) {
-                        u32 word[4];
-                        spread_e2m1(code[i], word);
-                        finish_lift<4>(word, by);
-                        a[m][2u * i][half] = word[0], a[m][2u * i][half + 2u] = word[1];
-                        a[m][2u * i + 1u][half] = word[2], a[m][2u * i + 1u][half + 2u] = word[3];
-                    }
+                    lift_key(load_key(args, slot, j, t), half, a[m]);
                 }
         }
         if (any) {
             const uint4* q = query[(r - first) % 4u];
+            const u32 operands = shared_address(q) + lane % 8u * 128u;
             float w[8];
 #pragma unroll
             for (u32 n = 0; n < 4u; n++) {
@@ -117,11 +145,13 @@ CUDA_KERNEL(tile_index_scores, TileIndexArgs, 512) {
                 float dot[TILE_INDEX_TILES][4] = {};
 #pragma unroll
                 for (u32 m = 0; m < 4u; m++) {
-                    const uint4 b = q[(n * 4u + m) * 32u + lane];
+                    // Two steps' pieces of eight heads, where `index_operand` put them.
+                    u32 b[4];
+                    load_parts(operands + m / 2u * TILE_INDEX_HALF + n * 1024u + ((m % 2u * 4u + lane / 8u) ^ lane % 8u) * 16u, b);
 #pragma unroll
-                    for (u32 k = 0; k < TILE_INDEX_TILES; k++) multiply(dot[k], a[k][2u * m], b.x, b.y);
+                    for (u32 k = 0; k < TILE_INDEX_TILES; k++) multiply(dot[k], a[k][2u * m], b[0], b[1]);
 #pragma unroll
-                    for (u32 k = 0; k < TILE_INDEX_TILES; k++) multiply(dot[k], a[k][2u * m + 1u], b.z, b.w);
+                    for (u32 k = 0; k < TILE_INDEX_TILES; k++) multiply(dot[k], a[k][2u * m + 1u], b[2], b[3]);
                 }
 #pragma unroll
                 for (u32 k = 0; k < TILE_INDEX_TILES; k++)
@@ -132,30 +162,169 @@ CUDA_KERNEL(tile_index_scores, TileIndexArgs, 512) {
                     }
             }
 #pragma unroll
-            for (u32 k = 0; k < TILE_INDEX_TILES; k++)
+            for (u32 k = 0; k < TILE_INDEX_TILES; k++) {
+                const u32 at0 = key0 + warp * TILE_INDEX_WARP + k * 16u;
 #pragma unroll
                 for (u32 half = 0; half < 2u; half++) {
                     float x = sum[k][half];
                     x = x + SHUFFLE_XOR(x, 1u);
                     x = x + SHUFFLE_XOR(x, 2u);
-                    const u32 at = key0 + warp * TILE_INDEX_WARP + k * 16u + half * 8u + g;
-                    if (t == k && at < args.count) {
-                        const bool there = args.candidates ? scored_row(args, row, at) != NO_PICK : at < seen;
-                        args.scores[row * args.scores_stride + at] = there ? x : -infinity();
-                    }
+                    const u32 at = at0 + half * 8u + g;
+                    const bool there = args.candidates ? scored_row(args, row, at) != NO_PICK : at < seen && at < args.count;
+                    sum[k][half] = there ? x : -infinity();
+                    if (t == k && at < args.count) args.scores[row * args.scores_stride + at] = sum[k][half];
                 }
+                if (args.tops) {
+                    const float best = best_of(sum[k][0], sum[k][1]);
+                    if (lane == 0 && at0 < args.count)
+                        args.tops[row * tops_stride(args) + at0 / TILE_INDEX_GROUP] = best;
+                }
+            }
         }
     }
 }
 
+#ifdef HOPPER
+// The same scores of many rows of one span, by an instruction four warps wide whose sums have the bits of
+// `multiply`'s: a warpgroup has 128 keys in registers, and four rows' queries pass by. A group takes an equal
+// share of all pairs of a tile of keys and four rows, tile by tile.
+#define INDEX_MANY_ROWS 4u
+#define INDEX_MANY_KEYS 384u
+#define INDEX_MANY_STAGES 4u
+#define INDEX_MANY_APART (INDEX_MANY_ROWS * TILE_INDEX_ROW + 1024u)
+
+CUDA_FULL_KERNEL(tile_index_many, TileIndexArgs, 384) {
+    LAUNCH_SHARED(__align__(1024) u8, stages);
+    GROUP_SHARED(u64, signals, [2 * INDEX_MANY_STAGES]);
+    const u32 base = (shared_address(stages) + 1023u) / 1024u * 1024u;
+    const u32 full = shared_address(signals), empty = full + INDEX_MANY_STAGES * 8u;
+    const u32 lane = LANE % 32u, warp = LANE / 32u, g = lane / 4u, t = lane % 4u;
+    const u32 parts = (args.row_count + INDEX_MANY_ROWS - 1u) / INDEX_MANY_ROWS;
+    const u32 tiles = (args.count + INDEX_MANY_KEYS - 1u) / INDEX_MANY_KEYS;
+    const u32 first = u32(u64(tiles) * parts * GROUP_X / GROUPS_X), end = u32(u64(tiles) * parts * (GROUP_X + 1u) / GROUPS_X);
+    if (LANE == 0) {
+        for (u32 i = 0; i < INDEX_MANY_STAGES; i++) {
+            signal_new(full + i * 8u, 1u);
+            signal_new(empty + i * 8u, 12u);
+        }
+        signals_made();
+    }
+    __syncthreads();
+    dependents_may_start();
+    wait_for_launches_before();
+    const u32 slot = args.rows[ROW_SLOT], position = args.rows[ROW_POSITION];
+    const u64 policy = read_often();
+    const auto load = [&](u32 unit) {
+        const u32 stage = (unit - first) % INDEX_MANY_STAGES, to = base + stage * INDEX_MANY_APART, signal = full + stage * 8u;
+        const u32 row = unit % parts * INDEX_MANY_ROWS, left = args.row_count - row;
+        const u32 rows = left < INDEX_MANY_ROWS ? left : INDEX_MANY_ROWS;
+        signal_expect(signal, rows * (TILE_INDEX_ROW + TILE_INDEX_HEADS * 4u));
+        for (u32 i = 0; i < 2u * rows; i++)
+            copy_bulk(to + (i % 2u * INDEX_MANY_ROWS + i / 2u) * TILE_INDEX_HALF,
+                args.q + u64(row) * TILE_INDEX_ROW + i * TILE_INDEX_HALF, TILE_INDEX_HALF, signal, policy);
+        copy_bulk(to + INDEX_MANY_ROWS * TILE_INDEX_ROW, reinterpret_cast<GLOBAL const u8*>(args.w + u64(row) * TILE_INDEX_HEADS),
+            rows * TILE_INDEX_HEADS * 4u, signal, policy);
+    };
+    if (LANE == 0)
+        for (u32 unit = first; unit < end && unit < first + INDEX_MANY_STAGES - 1u; unit++) load(unit);
+    u32 a[2][8][4];
+    u32 held = NO_PICK, own0 = 0;
+    for (u32 unit = first; unit < end; unit++) {
+        const u32 turn = unit - first, stage = turn % INDEX_MANY_STAGES, tile = unit / parts;
+        if (LANE == 0 && unit + INDEX_MANY_STAGES - 1u < end) {
+            // The stage of the unit before.
+            const u32 before = turn + INDEX_MANY_STAGES - 1u;
+            if (turn > 0) signal_wait(empty + before % INDEX_MANY_STAGES * 8u, (before / INDEX_MANY_STAGES + 1u) & 1u);
+            load(unit + INDEX_MANY_STAGES - 1u);
+        }
+        __syncwarp();
+        if (tile != held) {
+            held = tile;
+            own0 = tile * INDEX_MANY_KEYS + warp * 32u;
+            const u32 seen = (position + args.row_count) / args.ratio;
+#pragma unroll
+            for (u32 m = 0; m < 2u; m++)
+#pragma unroll
+                for (u32 half = 0; half < 2u; half++) {
+                    const u32 at = own0 + m * 16u + half * 8u + g;
+                    lift_key(load_key(args, slot, at < seen ? at : NO_PICK, t), half, a[m]);
+                }
+        }
+        signal_wait(full + stage * 8u, turn / INDEX_MANY_STAGES & 1u);
+        __syncwarp();
+        const u32 row0 = unit % parts * INDEX_MANY_ROWS, last = row0 + INDEX_MANY_ROWS;
+        const u32 seen_last = (position + (last < args.row_count ? last : args.row_count)) / args.ratio;
+        if (tile * INDEX_MANY_KEYS < seen_last) {
+            const u32 at_stage = base + stage * INDEX_MANY_APART;
+            const u64 queries = rows_descriptor(at_stage);
+            const u32 weights = at_stage + INDEX_MANY_ROWS * TILE_INDEX_ROW + t * 8u;
+            // Lane t writes what row t has.
+            const u64 row = row0 + t;
+            const u32 seen = row < args.row_count ? (position + u32(row) + 1u) / args.ratio : 0;
+#pragma unroll
+            for (u32 m = 0; m < 2u; m++) {
+                float sum[64];
+                group_begin();
+#pragma unroll
+                for (u32 i = 0; i < 8u; i++)
+                    multiply_rows<128u>(sum, a[m][i], queries + i / 4u * (INDEX_MANY_ROWS * TILE_INDEX_HALF / 16u) + i % 4u * 2u, i > 0);
+                group_commit();
+                group_wait();
+                float x[4][2];
+#pragma unroll
+                for (u32 r = 0; r < 4u; r++) {
+                    x[r][0] = 0.0f, x[r][1] = 0.0f;
+#pragma unroll
+                    for (u32 n = 0; n < 4u; n++) {
+                        if (PLANTED(FAULT_INDEX_DROPPED_HEAD) && n == 3u) continue;
+                        float w[2];
+                        load_pair(weights + r * TILE_INDEX_HEADS * 4u + n * 32u, w);
+#pragma unroll
+                        for (u32 i = 0; i < 4u; i++)
+                            x[r][i >> 1] = FMA(w[i & 1u] * args.scale, positive_part(sum[(r * 4u + n) * 4u + i]), x[r][i >> 1]);
+                    }
+                }
+                const u32 at = own0 + m * 16u + g;
+                float own[2];
+#pragma unroll
+                for (u32 half = 0; half < 2u; half++) {
+                    // Lanes 1 apart add up rows 0 and 1, or 2 and 3; lanes 2 apart a row of each.
+                    float pair[2];
+#pragma unroll
+                    for (u32 i = 0; i < 2u; i++) {
+                        const float kept = x[2u * i + 0u][half], other = x[2u * i + 1u][half];
+                        pair[i] = (t & 1u ? other : kept) + SHUFFLE_XOR(t & 1u ? kept : other, 1u);
+                    }
+                    const float all = (t & 2u ? pair[1] : pair[0]) + SHUFFLE_XOR(t & 2u ? pair[0] : pair[1], 2u);
+                    own[half] = at + half * 8u < seen && at + half * 8u < args.count ? all : -infinity();
+                    if (row < args.row_count && at + half * 8u < args.count)
+                        args.scores[row * args.scores_stride + at + half * 8u] = own[half];
+                }
+                const float best = best_of(own[0], own[1]);
+                if (g == 0 && row < args.row_count && at < args.count)
+                    args.tops[row * tops_stride(args) + at / TILE_INDEX_GROUP] = best;
+            }
+        }
+        __syncwarp();
+        if (lane == 0) signal_arrive<1u>(empty + stage * 8u);
+    }
+}
+#endif
+
 // The best k of each tile of 16384 scores, ascending by place, ties to the lower one: places into `ids`
 // and, where they go on to another round, their scores. `limit` words a row say how many scores there
-// are: what the row sees, or its candidates' rows. The last round writes picks.
+// are: what the row sees, or its candidates' rows. The last round writes picks. With `spread` a candidate's
+// scores lie where the row has them, as far as it sees, not in the candidates' order.
 #define TOPK_LANES 1024u
 #define TOPK_EACH 16u
 #define TOPK_TILE (TOPK_LANES * TOPK_EACH)
 #define TOPK_SHARED (TOPK_TILE * 6u)
 #define TOPK_PASSES 6u
+
+// The place among a row's scores, and all ids, of score `at` in the order of the row's candidates.
+DEVICE u32 place_among(const TileTopkArgs& args, u64 row, u32 at) {
+    return args.candidates[row * args.candidates_stride + at / args.candidate_size] * args.candidate_size + at % args.candidate_size;
+}
 
 // What is known of the k-th best so far: the bits above, and how many of the best lie above those.
 struct Digits {
@@ -226,12 +395,18 @@ CUDA_KERNEL(tile_topk, TileTopkArgs, 1024) {
     if (args.n_candidates) count = args.n_candidates[row] * args.candidate_size;
     if (count > args.count) count = args.count;
     const float* scores = args.scores + row * args.scores_stride;
+    const auto score = [&](u32 at) {
+        if (!args.spread) return scores[at];
+        const u32 place = place_among(args, row, at);
+        // The last candidate may be cut short.
+        return place < seen_of(args.rows, row, args.ratio) ? scores[place] : -infinity();
+    };
 
     u32 rank[TOPK_EACH], most = 0;
 #pragma unroll
     for (u32 i = 0; i < TOPK_EACH; i++) {
         const u32 at = tile0 + i * TOPK_LANES + LANE;
-        rank[i] = at < count ? rank_of(scores[at]) : 0;
+        rank[i] = at < count ? rank_of(score(at)) : 0;
     }
     for (u32 i = LANE; i < TOPK_PASSES * 256u; i += TOPK_LANES) counts[i / 256u][i % 256u] = 0;
 #pragma unroll
@@ -307,11 +482,9 @@ CUDA_KERNEL(tile_topk, TileTopkArgs, 1024) {
             const u64 to = out0 + m + (e < room ? e : room);
             const u32 from = tile0 + places[at];
             u32 id = args.from ? args.from[row * args.scores_stride + from] : from;
-            if (!args.from && args.candidates)
-                id = args.candidates[row * args.candidates_stride + from / args.candidate_size] *
-                         args.candidate_size + from % args.candidate_size;
+            if (!args.from && args.candidates) id = place_among(args, row, from);
             args.ids[to] = id;
-            if (args.best) args.best[to] = scores[from];
+            if (args.best) args.best[to] = score(from);
         }
         more += all >> 16;
         same += all & 0xffffu;

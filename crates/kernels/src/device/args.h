@@ -509,6 +509,7 @@ struct TileIndexArgs {
     GLOBAL const u32* candidates;
     GLOBAL const u32* n_candidates;
     GLOBAL float* scores;
+    GLOBAL float* tops;
     u32 ratio;
     u32 rows_per_block;
     u32 blocks_stride;
@@ -538,6 +539,8 @@ struct TileTopkArgs {
     u32 unit;
     u32 candidates_stride;
     u32 candidate_size;
+    u32 spread;
+    u32 pad;
 };
 
 struct HyperMixArgs {

@@ -88,9 +88,10 @@ KERNEL(index_query, IndexQueryArgs) {
     for (u32 c = lane; c < dim; c += GROUP_LANES) q[c] = index_channel(q, c, dim, args.pairs, cos, sin, args.round);
 }
 
-// An index query's heads rotated, rounded as index keys are, and laid out as the right operand of a
-// 16-wide product in bf16 (exact): word ((n * dim / 32 + m) * 32 + 4 g + t) * 4 + i holds channels
-// t * dim / 4 + 8 m + i (low) and + i + 4 (high) of head 8 n + g. Group (row, head).
+// An index query's heads rotated, rounded as index keys are, and laid out as the right operand of
+// 16-wide products in bf16 (exact). 64 channels of every head, in rows of 128 bytes, come before the next
+// 64; of those, 16-byte piece p of a head lies at p ^ (head % 8). Word t of piece 4 (m % 2) + i of part m / 2
+// holds channels t * dim / 4 + 8 m + i (low) and + i + 4 (high). Group (row, head).
 KERNEL(index_operand, IndexOperandArgs) {
     const u32 lane = LANE, dim = args.dim, part = dim / 4u, head = GROUP_Y;
     const u64 row = GROUP_X, width = u64(args.heads) * dim;
@@ -100,7 +101,8 @@ KERNEL(index_operand, IndexOperandArgs) {
     for (u32 c = lane; c < dim; c += GROUP_LANES) {
         const float value = index_channel(q, c, dim, args.pairs, cos, sin, 1u);
         const u32 m = c % part / 8u, i = c % 8u;
-        const u32 word = ((head / 8u * (dim / 32u) + m) * 32u + head % 8u * 4u + c / part) * 4u + i % 4u;
+        const u32 piece = (m % 2u * 4u + i % 4u) ^ head % 8u;
+        const u32 word = ((m / 2u * args.heads + head) * 8u + piece) * 4u + c / part;
         args.out[row * width + word * 2u + i / 4u] = u16(AS_BITS(value) >> 16);
     }
 }

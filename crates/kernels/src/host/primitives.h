@@ -118,6 +118,7 @@ DEVICE void load_transposed(u32 from, u32* to) {
 DEVICE u32 load_half(u32 from) { return *reinterpret_cast<const u16*>(finback::shared_at(from, 2, 2)); }
 DEVICE u32 load_word(u32 from) { return *reinterpret_cast<const u32*>(finback::shared_at(from, 4, 4)); }
 DEVICE void load_words(u32 from, u32* to) { memcpy(to, finback::shared_at(from, 16, 16), 16); }
+DEVICE void load_pair(u32 from, float* to) { memcpy(to, finback::shared_at(from, 8, 8), 8); }
 DEVICE void load_floats(u32 from, float* to) { memcpy(to, finback::shared_at(from, 16, 16), 16); }
 DEVICE void store_half(u32 to, u32 x) { *reinterpret_cast<u16*>(finback::shared_at(to, 2, 2)) = u16(x); }
 
@@ -143,6 +144,7 @@ template <u32 C> DEVICE void signal_wait_all(u32 signal, u32 parity) { finback::
 DEVICE void copy_bulk(u32 to, GLOBAL const u8* from, u32 bytes, u32 signal, u64) {
     finback::copy_in_bulk(to, from, bytes, signal);
 }
+DEVICE u64 read_often() { return 0; }
 DEVICE u64 read_once() { return 0; }
 DEVICE void dependents_may_start() {}
 DEVICE void wait_for_launches_before() {}
@@ -151,5 +153,8 @@ DEVICE void group_begin() {}
 DEVICE void group_commit() { finback::commit_products(); }
 DEVICE void group_wait() { finback::wait_for_products(); }
 template <u32 N> DEVICE void multiply_rows(float (&d)[N / 2u], const u32 (&a)[4], u64 b, bool add) {
-    finback::ask_for_product(finback::RowsProduct{d, a, b, N, add});
+    finback::ask_for_product(finback::RowsProduct{d, a, b, N, add, false});
+}
+DEVICE void multiply_columns(float (&d)[128], const u32 (&a)[4], u64 b, bool add) {
+    finback::ask_for_product(finback::RowsProduct{d, a, b, 256, add, true});
 }

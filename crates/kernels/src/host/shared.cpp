@@ -101,11 +101,13 @@ void add_to(unsigned lane, const Eight (&sum)[16], bool add, float* d) {
     }
 }
 
-// Row n of a right operand whose rows are 128 bytes in 16-byte pieces at piece ^ (row % 8).
-double right_value(unsigned long long descriptor, unsigned n, unsigned k) {
+// Column n of input k of a right operand: rows, of either, are 128 bytes in 16-byte pieces at piece ^ (row % 8).
+double right_value(unsigned long long descriptor, unsigned n, unsigned k, bool columns) {
     const unsigned start = static_cast<unsigned>(descriptor & 0x3fff) << 4;
     const unsigned stride = static_cast<unsigned>(descriptor >> 32 & 0x3fff) << 4;
-    const unsigned at = start + n / 8 * stride + n % 8 * 128 + k * 2;
+    const unsigned apart = static_cast<unsigned>(descriptor >> 16 & 0x3fff) << 4;
+    const unsigned at = columns ? start + n / 64 * apart + k / 8 * stride + k % 8 * 128 + n % 64 * 2
+                                : start + n / 8 * stride + n % 8 * 128 + k * 2;
     unsigned short half;
     memcpy(&half, shared_at(at ^ (at >> 3 & 0x70u), 2, 2), 2);
     return value(half);
@@ -121,7 +123,8 @@ void multiply_all(void* const* brought, unsigned lanes) {
         double a[4][16][16];
         for (unsigned lane = 0; lane < lanes; lane++) {
             const RowsProduct* own = i < of(lane).size() ? &of(lane)[i] : nullptr;
-            if (!own || own->b != first.b || own->rows != first.rows || own->add != first.add)
+            if (!own || own->b != first.b || own->rows != first.rows || own->add != first.add ||
+                own->columns != first.columns)
                 return note(&Report::diverged);
             left_of(lane % 32, own->a, a[lane / 32]);
         }
@@ -130,7 +133,7 @@ void multiply_all(void* const* brought, unsigned lanes) {
         for (unsigned eight = 0; eight < first.rows / 8; eight++) {
             Eight b[16], sum[16];
             for (unsigned k = 0; k < 16; k++)
-                for (unsigned n = 0; n < 8; n++) b[k][n] = right_value(first.b, eight * 8 + n, k);
+                for (unsigned n = 0; n < 8; n++) b[k][n] = right_value(first.b, eight * 8 + n, k, first.columns);
             for (unsigned warp = 0; warp < 4; warp++) {
                 sums(a[warp], b, sum);
                 for (unsigned lane = 0; lane < 32; lane++)

@@ -53,6 +53,8 @@ struct RowsProduct {
     unsigned long long b;
     unsigned rows;
     bool add;
+    // Whether the right operand lies by its inputs, 64 columns a row.
+    bool columns;
 };
 void ask_for_product(const RowsProduct& product);
 void commit_products();

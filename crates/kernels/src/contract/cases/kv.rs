@@ -165,8 +165,9 @@ fn index_operand() -> Case {
         let mut out = vec![0u16; width];
         for (at, &x) in q.iter().enumerate() {
             let (head, c, part) = (at / dim, at % dim, dim / 4);
-            let lane = head % 8 * 4 + c / part;
-            let word = ((head / 8 * (dim / 32) + c % part / 8) * 32 + lane) * 4 + c % 4;
+            let m = c % part / 8;
+            let piece = (m % 2 * 4 + c % 4) ^ (head % 8);
+            let word = ((m / 2 * heads + head) * 8 + piece) * 4 + c / part;
             out[word * 2 + c % 8 / 4] = bf16::encode(x);
         }
         vec![Want::Bytes(bytes(&out))]
@@ -190,7 +191,7 @@ fn index_operand() -> Case {
             (args.bytes(), [word(rows.len()), word(heads)])
         })
         .want(want)
-        // Channels 0 to 31 of head 0: lanes 0 and 1 hold two groups of eight each.
+        // Channels 0 to 31 of head 0: the first two words of each of its pieces.
         .strike("q", 3, f32::NAN, Rule::Check("out", first_block_is_nan))
         .strike("q", 3, f32::INFINITY, Rule::Check("out", first_block_is_nan))
         .fault("QUANT_WRONG_SCALE", Gate::Reference)
@@ -199,12 +200,9 @@ fn index_operand() -> Case {
 fn first_block_is_nan(before: &[u8], after: &[u8]) -> bool {
     let halves = |part: &[u8]| part.as_chunks::<2>().0.to_vec();
     let pairs = halves(before).into_iter().zip(halves(after)).enumerate();
-    pairs.into_iter().all(|(i, (before, after))| {
-        // Head 0 is lanes 0 to 3 of the first two groups of 256 halves.
-        match i < 512 && i % 256 / 8 < 2 {
-            true => u16::from_ne_bytes(after) & 0x7fff > 0x7f80,
-            false => before == after,
-        }
+    pairs.into_iter().all(|(i, (before, after))| match i < 64 && i / 2 % 4 < 2 {
+        true => u16::from_ne_bytes(after) & 0x7fff > 0x7f80,
+        false => before == after,
     })
 }
 

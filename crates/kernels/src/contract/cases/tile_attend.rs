@@ -52,8 +52,9 @@ pub fn cases() -> Vec<Case> {
         window: 600,
     };
     vec![
-        scores(full),
+        scores(full.clone()),
         scores(wide),
+        mix(full),
         mix(mixed.clone()),
         mix(Shape { draft: true, picks: 0, ..mixed }),
         many_rows(many),
