@@ -28,8 +28,8 @@ const MANY: (usize, usize) = (384, 4);
 /// Rows of a group of `tile_index_scores`, of `hyper_mix` where rows are few, and where they are many.
 const SCORE_ROWS: usize = 64;
 const MIX_ROWS: [usize; 2] = [4, 32];
-/// Channels and weights of a slice of `hyper_mix`, and slices of a row.
-const MIX: (usize, usize, usize) = (64, 6144, 128);
+/// Streams of `hyper_mix`, channels of a slice, and slices of a row.
+const MIX: (usize, usize, usize) = (4, 128, 128);
 
 /// The kernels of wide shapes that run here.
 pub struct Wide {
@@ -282,12 +282,11 @@ impl Mix {
         memory: &mut Memory<'_>,
     ) -> Result<Option<Self>, OpsError> {
         let d = &spec.dims;
-        let (most, weights, most_slices) = MIX;
+        let (most_streams, columns, most_slices) = MIX;
         let mixes = (2 + d.hc) * d.hc;
-        let columns = most.min(weights / (mixes * d.hc));
-        let slices = d.hidden.div_ceil(columns.max(1));
+        let slices = d.hidden.div_ceil(columns);
         let Some([mix, norm]) = found.mix else { return Ok(None) };
-        if columns == 0 || slices > most_slices || !d.hidden.is_multiple_of(32) {
+        if d.hc > most_streams || slices > most_slices || !d.hidden.is_multiple_of(32) {
             return Ok(None);
         }
         let parts = memory.words(limits.rows, slices * (mixes + 2))?;

@@ -31,13 +31,15 @@ SPACES = """
 typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32; typedef int i32;
 typedef unsigned long u64; typedef long i64;
 u32 lane_of(); u32 group_x_of(); u32 group_y_of(); void barrier_of();
-float fma_of(float, float, float); float sqrt_of(float);
+u32 most_of(u32); float fma_of(float, float, float); float sqrt_of(float);
 template <class T> T shuffle_of(T, u32);
 #define LANE lane_of()
 #define GROUP_X group_x_of()
 #define GROUP_Y group_y_of()
 #define BARRIER() barrier_of()
 #define SHUFFLE_XOR(x, mask) shuffle_of(x, mask)
+#define LAUNCHES_BEFORE()
+#define WARP_MAX(x) most_of(x)
 #define FMA(a, b, c) fma_of(a, b, c)
 #define SQRT(x) sqrt_of(x)
 #define AS_BITS(x) __builtin_astype(float(x), u32)
@@ -87,7 +89,7 @@ def spaces():
 
     source = SPACES + "\n".join(text(name) for name in FILES)
     entry = r"__kernel void \1(__constant u8* raw) { __constant \2& args = *(__constant \2*)raw;"
-    source = re.sub(r"(?m)^KERNEL\((\w+), (\w+)\) \{", entry, source)
+    source = re.sub(r"(?m)^KERNEL(?:_AHEAD)?\((\w+), (\w+)(?:, \d+)?\) \{", entry, source)
     source = re.sub(r"(?m)^    KERNEL\((name), (\w+)\) \{", entry, source)
     options = ["-x", "cl", "-cl-std=clc++2021", "-target", "spir64", "-cl-no-stdinc", "-ferror-limit=0"]
     options += ["-Xclang", "-cl-ext=" + ",".join(f"-__opencl_c_{name}" for name in LACKS)]

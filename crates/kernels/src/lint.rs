@@ -77,8 +77,9 @@ pub fn lint(text: &str) -> Vec<String> {
 }
 
 /// How a kernel begins: in full, or by a macro that writes several.
-pub(crate) const KERNEL_WORDS: [&str; 7] = [
+pub(crate) const KERNEL_WORDS: [&str; 8] = [
     "KERNEL(",
+    "KERNEL_AHEAD(",
     "DENSE_KERNEL(",
     "EXPERT_KERNEL(",
     "UNPACK_KERNEL(",

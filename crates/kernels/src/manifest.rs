@@ -19,8 +19,8 @@ pub const HC_MAX: usize = 8;
 pub const ROUTE_EXPERTS: usize = 1024;
 /// Most routed experts of a row.
 pub const ROUTE_TOPK: usize = 16;
-/// Most rows and most routes of `route_few`.
-pub const ROUTE_FEW: (usize, usize) = (8, 128);
+/// Most rows, routes and scores of `route_few`.
+pub const ROUTE_FEW: (usize, usize, usize) = (8, 128, 4096);
 
 /// A kernel.
 #[derive(Debug, Clone, Copy)]
@@ -235,7 +235,8 @@ mod tests {
         assert_eq!(define("HC_MAX"), Some(HC_MAX));
         assert_eq!(define("ROUTE_EXPERTS"), Some(ROUTE_EXPERTS));
         assert_eq!(define("ROUTE_TOPK"), Some(ROUTE_TOPK));
-        assert_eq!(define("ROUTE_ROWS").zip(define("ROUTE_ROUTES")), Some(ROUTE_FEW));
+        let few = ["ROUTE_ROWS", "ROUTE_ROUTES", "ROUTE_SCORES"].map(|name| define(name).unwrap());
+        assert_eq!((few[0], few[1], few[2]), ROUTE_FEW);
         use args::{format, scoring};
         let formats = [
             ("FORMAT_FP8", format::FP8),

@@ -6,7 +6,7 @@ use finback_kernels::args::{
     GroupArgs, RouteArgs, RouteFewArgs, SumExpertsArgs, SwigluArgs, scoring,
 };
 use finback_kernels::manifest::ROUTE_FEW;
-use finback_ops::{OpsError, OpsResult, Rows, Scoring};
+use finback_ops::{Ffn, OpsError, OpsResult, Rows, Scoring};
 
 use crate::hosted::Fetched;
 use crate::linear::Takes;
@@ -15,8 +15,9 @@ use crate::products::{by_slice, word};
 use crate::rows::{Input, Of, Out, Ready, Used};
 
 /// Whether so many rows are routed and ordered by one launch.
-fn is_few(rows: usize, topk: usize) -> bool {
-    rows <= ROUTE_FEW.0 && rows * topk <= ROUTE_FEW.1
+fn is_few(rows: usize, ffn: &Ffn) -> bool {
+    let (most_rows, routes, scores) = ROUTE_FEW;
+    rows <= most_rows && rows * ffn.topk <= routes && rows * ffn.experts.len() <= scores
 }
 
 impl GpuOps {
@@ -37,7 +38,7 @@ impl GpuOps {
         };
         let normalise = u32::from(d.norm_topk && ffn.topk > 1);
         let (work, routes) = (&self.work, rows.len() * ffn.topk);
-        if is_few(rows.len(), ffn.topk) {
+        if is_few(rows.len(), ffn) {
             let args = RouteFewArgs {
                 logits: work.gates.at,
                 bias,
@@ -103,7 +104,7 @@ impl GpuOps {
         let routes = n * ffn.topk;
         // As many groups as there may be; the ones past the used experts have no places.
         let groups = routes.min(ffn.experts.len());
-        if !is_few(n, ffn.topk) {
+        if !is_few(n, ffn) {
             self.group_routes(routes, ffn.topk, groups)?;
         }
         let input = self.x(&rows);

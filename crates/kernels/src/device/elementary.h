@@ -12,7 +12,7 @@ KERNEL(elementary, ElementaryArgs) {
     else if (args.function == 3u) y = softplus_of(x);
     else if (args.function == 4u) y = sigmoid_of(x);
     else if (args.function == 5u) y = silu_of(x);
-    else if (args.function == 6u) y = round_bf16(x);
+    else if (args.function == 6u) y = is_nan(x) ? x : round_bf16(x);
     else if (args.function == 7u) y = is_nan(x) ? x : round_e4m3(x);
     else if (args.function == 8u) y = is_nan(x) ? x : round_e2m1(x);
     if (PLANTED(FAULT_MATH_LAST_BIT)) y = AS_FLOAT(AS_BITS(y) ^ 1u);

@@ -16,6 +16,9 @@ KERNEL(engram_gather, EngramGatherArgs) {
     }
 }
 
+// Channels of a lane on their way at a time.
+#define GATE_EACH 8u
+
 // h += gate value, in place, for stream x of row y. The three sums are group_sums.
 KERNEL(engram_gate, EngramGateArgs) {
     SHARED(float, part, GROUP_WARPS);
@@ -28,10 +31,22 @@ KERNEL(engram_gate, EngramGateArgs) {
     GLOBAL const float* value = kv + args.hc * width;
     GLOBAL const float* qk = args.qk + u64(stream) * width;
     float dot = 0.0f, h_square = 0.0f, key_square = 0.0f;
-    for (u32 k = lane; k < width; k += GROUP_LANES) {
-        dot = FMA(h[k] * qk[k], key[k], dot);
-        h_square = FMA(h[k], h[k], h_square);
-        key_square = FMA(key[k], key[k], key_square);
+    for (u32 first = lane; first < width; first += GATE_EACH * GROUP_LANES) {
+        float held[GATE_EACH], keys[GATE_EACH], by[GATE_EACH];
+        UNROLL
+        for (u32 i = 0; i < GATE_EACH; i++) {
+            const u32 k = first + i * GROUP_LANES;
+            held[i] = k < width ? h[k] : 0.0f;
+            keys[i] = k < width ? key[k] : 0.0f;
+            by[i] = k < width ? qk[k] : 0.0f;
+        }
+        UNROLL
+        for (u32 i = 0; i < GATE_EACH; i++) {
+            if (first + i * GROUP_LANES >= width) continue;
+            dot = FMA(held[i] * by[i], keys[i], dot);
+            h_square = FMA(held[i], held[i], h_square);
+            key_square = FMA(keys[i], keys[i], key_square);
+        }
     }
     dot = group_sum(dot, part, lane);
     const float h_inverse = inverse_rms(group_sum(h_square, part, lane), width, args.eps);
@@ -41,6 +56,18 @@ KERNEL(engram_gate, EngramGateArgs) {
     const float least = size > 1e-6f || is_nan(match) ? size : 1e-6f;
     const float signed_root = PLANTED(FAULT_ENGRAM_NO_SIGN) ? SQRT(least) : with_sign(SQRT(least), match);
     const float gate = sigmoid_of(signed_root);
-    for (u32 k = lane; k < width; k += GROUP_LANES)
-        h[k] = stored(FMA(gate, value[k], h[k]), args.round);
+    for (u32 first = lane; first < width; first += GATE_EACH * GROUP_LANES) {
+        float held[GATE_EACH], added[GATE_EACH];
+        UNROLL
+        for (u32 i = 0; i < GATE_EACH; i++) {
+            const u32 k = first + i * GROUP_LANES;
+            held[i] = k < width ? h[k] : 0.0f;
+            added[i] = k < width ? value[k] : 0.0f;
+        }
+        UNROLL
+        for (u32 i = 0; i < GATE_EACH; i++) {
+            const u32 k = first + i * GROUP_LANES;
+            if (k < width) h[k] = stored(FMA(gate, added[i], held[i]), args.round);
+        }
+    }
 }

@@ -101,79 +101,116 @@ KERNEL(group_routes, GroupArgs) {
 
 #define ROUTE_ROWS 8u
 #define ROUTE_ROUTES 128u
+#define ROUTE_SCORES 4096u
+// Logits of a lane on their way at a time.
+#define ROUTE_EACH 8u
 
-// route and group_routes of up to ROUTE_ROWS rows and ROUTE_ROUTES routes, in one group: a warp a row at a
-// time, then a lane a route. The same bits: a softmax's divisor is group_sum's, a lane standing for four.
-KERNEL(route_few, RouteFewArgs) {
-    SHARED(float, scores, GROUP_WARPS * ROUTE_EXPERTS);
-    SHARED(u32, chosen, GROUP_WARPS * ROUTE_TOPK);
+// The choice of a row by one warp, a lane's experts at most N: leaves them in order of choice, and returns the
+// sum of their scores.
+template <u32 N>
+DEVICE float choose_few(ARGS_REF(RouteFewArgs) args, SHARED_REF(float) scores, SHARED_REF(float) bias, SHARED_REF(u32) chosen, u32 row, u32 lane) {
+    // A chosen expert's rank becomes 0, where no other's is: a NaN's is 1, of which there is no other.
+    u32 ranks[N];
+    UNROLL
+    for (u32 i = 0; i < N; i++) {
+        const u32 e = i * 32u + lane;
+        const u32 rank = e < args.count ? rising(scores[row * args.count + e] + bias[e]) : 0;
+        ranks[i] = e < args.count && rank == 0 ? 1u : rank;
+    }
+    float sum = 0.0f;
+    for (u32 place = 0; place < args.topk; place++) {
+        u32 best = 0;
+        UNROLL
+        for (u32 i = 0; i < N; i++) best = max_bits(best, ranks[i]);
+        best = WARP_MAX(best);
+        // Ties go to the lowest: the largest complement of a number.
+        u32 name = 0;
+        UNROLL
+        for (u32 i = 0; i < N; i++) {
+            const u32 e = i * 32u + lane;
+            if (ranks[i] == best) name = max_bits(name, PLANTED(FAULT_ROUTE_TIES_HIGH) ? e + 1u : ~e);
+        }
+        name = WARP_MAX(name);
+        const u32 expert = PLANTED(FAULT_ROUTE_TIES_HIGH) ? name - 1u : ~name;
+        UNROLL
+        for (u32 i = 0; i < N; i++) ranks[i] = i * 32u + lane == expert ? 0 : ranks[i];
+        sum = sum + scores[row * args.count + expert];
+        if (lane == 0) chosen[row * args.topk + place] = expert;
+    }
+    return sum;
+}
+
+// route and group_routes of up to ROUTE_ROWS rows, ROUTE_ROUTES routes and ROUTE_SCORES scores, in one group: a
+// lane a score, a warp a row's choice, then a lane a route. The same bits: a softmax's divisor is group_sum's,
+// a lane standing for four.
+KERNEL_AHEAD(route_few, RouteFewArgs, 1) {
+    SHARED(float, scores, ROUTE_SCORES);
+    SHARED(float, bias, ROUTE_EXPERTS);
+    SHARED(float, tops, ROUTE_ROWS);
+    SHARED(float, alls, ROUTE_ROWS);
+    SHARED(float, sums, ROUTE_ROWS);
+    SHARED(u32, chosen, ROUTE_ROUTES);
     SHARED(u32, order, ROUTE_ROUTES);
     SHARED(float, shares, ROUTE_ROUTES);
     SHARED(u32, firsts, ROUTE_ROUTES);
-    const u32 own_route = LANE, lane = LANE % 32u, warp = LANE / 32u, own = warp * ROUTE_EXPERTS;
-    const u32 count = args.count, topk = args.topk;
-    for (u32 base = 0; base < args.row_count; base += GROUP_WARPS) {
-        const u32 row = base + warp;
-        const bool there = row < args.row_count;
-        GLOBAL const float* logits = args.logits + u64(there ? row : base) * count;
-        float top = -infinity(), all = 0.0f;
-        if (args.scoring == SCORING_SOFTMAX) {
-            for (u32 e = lane; e < count; e += 32u) top = max_of(logits[e] / args.temperature, top);
-            for (u32 apart = 16u; apart > 0; apart /= 2u) top = max_of(SHUFFLE_XOR(top, apart), top);
-            float sums[GROUP_WARPS];
-            for (u32 w = 0; w < GROUP_WARPS; w++) {
-                float sum = 0.0f;
-                for (u32 e = w * 32u + lane; e < count; e += GROUP_LANES) sum = sum + exp_of(logits[e] / args.temperature - top);
-                sums[w] = warp_sum(sum);
-            }
-            all = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-        }
-        // A lane's experts as words that order them; a chosen one becomes 0.
-        u64 words[ROUTE_EXPERTS / 32u];
+    const u32 thread = LANE, lane = LANE % 32u, warp = LANE / 32u;
+    const u32 count = args.count, topk = args.topk, all = args.row_count * count, routes = args.row_count * topk;
+    for (u32 e = thread; e < count; e += GROUP_LANES) bias[e] = PLANTED(FAULT_ROUTE_NO_BIAS) ? 0.0f : args.bias[e];
+    LAUNCHES_BEFORE();
+    for (u32 first = thread; first < all; first += ROUTE_EACH * GROUP_LANES) {
+        float logits[ROUTE_EACH];
         UNROLL
-        for (u32 i = 0; i < ROUTE_EXPERTS / 32u; i++) {
-            const u32 e = lane + i * 32u;
-            words[i] = 0;
-            if (e >= count) continue;
-            const float score = route_score(logits[e] / args.temperature, args.scoring, top, all);
-            scores[own + e] = score;
-            const u32 rank = rising(score + (PLANTED(FAULT_ROUTE_NO_BIAS) ? 0.0f : args.bias[e]));
-            words[i] = (u64(rank) << 32) | (PLANTED(FAULT_ROUTE_TIES_HIGH) ? e : 0xffffffffu - e);
+        for (u32 i = 0; i < ROUTE_EACH; i++) {
+            const u32 at = first + i * GROUP_LANES;
+            logits[i] = at < all ? args.logits[at] : 0.0f;
         }
-        for (u32 place = 0; place < topk; place++) {
-            u64 best = 0;
-            UNROLL
-            for (u32 i = 0; i < ROUTE_EXPERTS / 32u; i++)
-                if (i * 32u < count) best = words[i] > best ? words[i] : best;
-            for (u32 apart = 16u; apart > 0; apart /= 2u) {
-                const u64 other = SHUFFLE_XOR(best, apart);
-                best = other > best ? other : best;
-            }
-            UNROLL
-            for (u32 i = 0; i < ROUTE_EXPERTS / 32u; i++)
-                if (i * 32u < count) words[i] = words[i] == best ? 0 : words[i];
-            const u32 low = u32(best & 0xffffffffu);
-            if (lane == 0) chosen[warp * ROUTE_TOPK + place] = PLANTED(FAULT_ROUTE_TIES_HIGH) ? low : 0xffffffffu - low;
+        UNROLL
+        for (u32 i = 0; i < ROUTE_EACH; i++) {
+            const u32 at = first + i * GROUP_LANES;
+            if (at < all) scores[at] = logits[i] / args.temperature;
         }
-        if (!PLANTED(FAULT_ROUTE_MISSING_BARRIER)) BARRIER();
-        if (there && lane < topk) {
-            float sum = 0.0f;
-            for (u32 i = 0; i < topk; i++) sum = sum + scores[own + chosen[warp * ROUTE_TOPK + i]];
-            const float divisor = args.normalise != 0 ? sum + 1e-20f : 1.0f;
-            const u32 expert = chosen[warp * ROUTE_TOPK + lane];
-            u32 place = row * topk;
-            for (u32 i = 0; i < topk; i++) place += chosen[warp * ROUTE_TOPK + i] < expert ? 1u : 0u;
-            const float weight = scores[own + expert] / divisor * args.scale;
-            args.experts[place] = expert;
-            args.weights[place] = weight;
-            order[place] = expert;
-            shares[place] = weight;
-        }
-        BARRIER();
     }
-    if (!args.groups) return;
-    const u32 routes = args.row_count * topk, i = own_route;
+    BARRIER();
+    const bool softmax = args.scoring == SCORING_SOFTMAX;
+    for (u32 row = warp; softmax && row < args.row_count; row += GROUP_WARPS) {
+        float top = -infinity(), part[GROUP_WARPS];
+        for (u32 e = lane; e < count; e += 32u) top = max_of(scores[row * count + e], top);
+        for (u32 apart = 16u; apart > 0; apart /= 2u) top = max_of(SHUFFLE_XOR(top, apart), top);
+        UNROLL
+        for (u32 w = 0; w < GROUP_WARPS; w++) {
+            float sum = 0.0f;
+            for (u32 e = w * 32u + lane; e < count; e += GROUP_LANES) sum = sum + exp_of(scores[row * count + e] - top);
+            part[w] = warp_sum(sum);
+        }
+        if (lane == 0) tops[row] = top;
+        if (lane == 0) alls[row] = (part[0] + part[1]) + (part[2] + part[3]);
+    }
+    BARRIER();
+    for (u32 at = thread; at < all; at += GROUP_LANES) {
+        const float top = softmax ? tops[at / count] : 0.0f, divisor = softmax ? alls[at / count] : 1.0f;
+        scores[at] = route_score(scores[at], args.scoring, top, divisor);
+    }
+    if (!PLANTED(FAULT_ROUTE_MISSING_BARRIER)) BARRIER();
+    for (u32 row = warp; row < args.row_count; row += GROUP_WARPS) {
+        const float sum = count <= 384u ? choose_few<12u>(args, scores, bias, chosen, row, lane) : choose_few<32u>(args, scores, bias, chosen, row, lane);
+        if (lane == 0) sums[row] = sum;
+    }
+    BARRIER();
+    const u32 i = thread;
     const bool mine = i < routes;
+    if (mine) {
+        const u32 row = i / topk, expert = chosen[i];
+        const float divisor = args.normalise != 0 ? sums[row] + 1e-20f : 1.0f;
+        u32 place = row * topk;
+        for (u32 other = 0; other < topk; other++) place += chosen[row * topk + other] < expert ? 1u : 0u;
+        const float weight = scores[row * count + expert] / divisor * args.scale;
+        args.experts[place] = expert;
+        args.weights[place] = weight;
+        order[place] = expert;
+        shares[place] = weight;
+    }
+    BARRIER();
+    if (!args.groups) return;
     const u32 expert = mine ? order[i] : 0;
     u32 before = 0, same_before = 0, same = 0;
     for (u32 other = 0; other < routes; other++) {
@@ -235,15 +272,38 @@ KERNEL(swiglu, SwigluArgs) {
     }
 }
 
+// Experts on their way at a time.
+#define SUM_EACH 6u
+
 // The routed experts' rows in ascending id, then the shared one's, summed and rounded once.
 KERNEL(sum_experts, SumExpertsArgs) {
     const u32 lane = LANE, slice = GROUP_Y;
     const u64 row = GROUP_X;
-    for (u32 k = slice_first(slice, lane); k < slice_end(slice, args.width); k += GROUP_LANES) {
-        float sum = 0.0f;
-        for (u32 i = 0; i < args.topk; i++)
-            sum = sum + args.routed[u64(args.places[row * args.topk + i]) * args.width + k];
-        if (!PLANTED(FAULT_EXPERTS_NO_SHARED)) sum = sum + args.shared[row * args.width + k];
-        args.out[row * args.width + k] = stored(sum, args.round);
+    const u32 EACH = SLICE_CHANNELS / GROUP_LANES, k = slice_first(slice, lane);
+    float sum[EACH];
+    UNROLL
+    for (u32 c = 0; c < EACH; c++) sum[c] = 0.0f;
+    for (u32 first = 0; first < args.topk; first += SUM_EACH) {
+        float term[SUM_EACH][EACH];
+        UNROLL
+        for (u32 i = 0; i < SUM_EACH; i++) {
+            const u32 used = first + i < args.topk ? first + i : args.topk - 1u;
+            GLOBAL const float* from = args.routed + u64(args.places[row * args.topk + used]) * args.width + k;
+            UNROLL
+            for (u32 c = 0; c < EACH; c++) term[i][c] = k + c * GROUP_LANES < args.width ? from[c * GROUP_LANES] : 0.0f;
+        }
+        UNROLL
+        for (u32 i = 0; i < SUM_EACH; i++) {
+            UNROLL
+            for (u32 c = 0; c < EACH; c++)
+                if (first + i < args.topk) sum[c] = sum[c] + term[i][c];
+        }
+    }
+    UNROLL
+    for (u32 c = 0; c < EACH; c++) {
+        const u32 at = k + c * GROUP_LANES;
+        if (at >= args.width) continue;
+        const float shared = args.shared[row * args.width + at];
+        args.out[row * args.width + at] = stored(PLANTED(FAULT_EXPERTS_NO_SHARED) ? sum[c] : sum[c] + shared, args.round);
     }
 }

@@ -118,21 +118,39 @@ KERNEL(hyper_in, HyperInArgs) {
 
 // X_j = post_j y + sum_i comb[i][j] X_i, streams ascending, in place.
 KERNEL(hyper_out, HyperOutArgs) {
+    SHARED(float, comb, HC_MAX * HC_MAX);
+    SHARED(float, post, HC_MAX);
     const u32 lane = LANE, slice = GROUP_Y, hc = args.hc, width = args.width;
     const u64 row = GROUP_X;
     GLOBAL float* streams = args.streams + row * hc * width;
-    GLOBAL const float* comb = args.comb + row * hc * hc;
-    for (u32 k = slice_first(slice, lane); k < slice_end(slice, width); k += GROUP_LANES) {
-        float old[HC_MAX];
-        for (u32 i = 0; i < hc; i++) old[i] = streams[i * width + k];
-        const float y = args.y[row * width + k];
-        for (u32 j = 0; j < hc; j++) {
-            float sum = args.post[row * hc + j] * y;
-            for (u32 i = 0; i < hc; i++) {
-                const u32 at = PLANTED(FAULT_EXPAND_TRANSPOSED) ? j * hc + i : i * hc + j;
-                sum = FMA(comb[at], old[i], sum);
-            }
-            streams[j * width + k] = stored(sum, args.round);
+    const u32 EACH = SLICE_CHANNELS / GROUP_LANES;
+    float old[EACH][HC_MAX], y[EACH];
+    UNROLL
+    for (u32 c = 0; c < EACH; c++) {
+        const u32 k = slice_first(slice, lane) + c * GROUP_LANES;
+        y[c] = k < width ? args.y[row * width + k] : 0.0f;
+        UNROLL
+        for (u32 i = 0; i < HC_MAX; i++) old[c][i] = i < hc && k < width ? streams[i * width + k] : 0.0f;
+    }
+    if (lane < hc * hc) comb[lane] = args.comb[row * hc * hc + lane];
+    if (lane < hc) post[lane] = args.post[row * hc + lane];
+    BARRIER();
+    for (u32 j = 0; j < hc; j++) {
+        float sum[EACH];
+        const float by = post[j];
+        UNROLL
+        for (u32 c = 0; c < EACH; c++) sum[c] = by * y[c];
+        UNROLL
+        for (u32 i = 0; i < HC_MAX; i++) {
+            if (i >= hc) continue;
+            const float from = comb[PLANTED(FAULT_EXPAND_TRANSPOSED) ? j * hc + i : i * hc + j];
+            UNROLL
+            for (u32 c = 0; c < EACH; c++) sum[c] = FMA(from, old[c][i], sum[c]);
+        }
+        UNROLL
+        for (u32 c = 0; c < EACH; c++) {
+            const u32 k = slice_first(slice, lane) + c * GROUP_LANES;
+            if (k < width) streams[j * width + k] = stored(sum[c], args.round);
         }
     }
 }

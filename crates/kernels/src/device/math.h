@@ -71,7 +71,10 @@ DEVICE float ln_of(float x) {
 
 DEVICE float log1p_of(float x) {
     const float w = x + 1.0f;
-    const float lost = (x - (w - 1.0f)) / w;
+    // A quotient of 0 is 0; devices take a long way to it.
+    const float error = x - (w - 1.0f);
+    const float quotient = (error == 0.0f ? 1.0f : error) / w;
+    const float lost = error == 0.0f ? error : quotient;
     return magnitude(lost) < 1.0f ? ln_of(w) + lost : ln_of(w);
 }
 
@@ -90,11 +93,15 @@ DEVICE float silu_of(float x) {
     return top / (small + 1.0f);
 }
 
-// bf16: nearest, ties to even; a NaN stays a quiet one.
+// bf16: nearest, ties to even; a NaN stays a quiet one. A device's own rounding may give it other bits.
 DEVICE float round_bf16(float x) {
+#ifdef NEAREST_BF16
+    return NEAREST_BF16(x);
+#else
     const u32 bits = AS_BITS(x);
     if (is_nan(x)) return AS_FLOAT((bits & 0xffff0000u) | 0x00400000u);
     return AS_FLOAT((bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u);
+#endif
 }
 DEVICE float stored(float x, u32 round) { return round != 0 ? round_bf16(x) : x; }
 

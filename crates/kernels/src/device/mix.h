@@ -3,175 +3,275 @@
 //
 // `hyper_mix` expands the streams by the sublayer before (where `expand` says so), collapses them with
 // the pre that stands, and takes each slice's part of the site's mix: group x is a slice of `columns`
-// channels (at most 64), group y a block of `rows_each` rows, a row at a time a warp. The sublayer's
-// output is `y`, or with `routed` the sum of experts.
+// channels (at most 128), group y a block of `rows_each` rows (at most 64). Rows come in fours: each warp
+// makes one row's new streams, then adds all four rows to its six outputs, whose weights it holds. The
+// sublayer's output is `y`, or with `routed` the sum of experts.
 //
-// Lane l of 32 takes channels l and l + 32 of the slice; its terms come stream after stream, l's before
-// l + 32's, and lanes are added 16, 8, 4, 2, 1 apart. A slice's parts are the mix's outputs, then the sum
-// of squares of all streams and that of the collapsed row. `hyper_norm` adds the slices, at most 128: lane
+// Lane l of 32 takes channels l, l + 32, l + 64 and l + 96 of the slice; its terms come stream after stream,
+// channels ascending, and lanes are added 16, 8, 4, 2, 1 apart. A slice's parts are the mix's outputs, then the
+// sum of squares of all streams and that of the collapsed row. `hyper_norm` adds the slices, at most 128: lane
 // l of 32 takes the slices s with s % 32 == l, ascending, then warp_sum.
 #pragma once
 
-#define HYPER_COLUMNS 64u
-#define HYPER_WEIGHTS 6144u
+#define HYPER_STREAMS 4u
+#define HYPER_COLUMNS 128u
 #define HYPER_SLICES 128u
+#define HYPER_ROWS 64u
+#define HYPER_TOPK 16u
+
+// Channels of a lane, its values of all streams, outputs of a warp, and experts on their way at a time.
+#define HYPER_EACH 4u
+#define HYPER_VALUES 16u
+#define HYPER_OUTPUTS 6u
+#define HYPER_TERMS 6u
+// A row's pre, post and comb.
+#define HYPER_FACTORS 24u
 
 DEVICE u32 hyper_parts(u32 hc) { return (2u + hc) * hc + 2u; }
 
-template <u32 APART> DEVICE void halve(THREAD float* x, u32 lane) {
+// Of 2 COUNT values of each lane, lanes APART apart keep and add the half that is theirs.
+template <u32 COUNT, u32 APART> DEVICE void halve(THREAD float* x, u32 lane) {
     const bool high = (lane & APART) != 0;
     UNROLL
-    for (u32 i = 0; i < APART; i++) {
-        const float gives = high ? x[i] : x[i + APART], keeps = high ? x[i + APART] : x[i];
+    for (u32 i = 0; i < COUNT; i++) {
+        const float gives = high ? x[i] : x[i + COUNT], keeps = high ? x[i + COUNT] : x[i];
         x[i] = keeps + SHUFFLE_XOR(gives, APART);
     }
 }
 
-// The sum over a warp of 32 values of each lane: lane l gets that of value l.
+// The sum over a warp of 8 values of each lane: lane l gets that of value l / 4.
 DEVICE float warp_sums(THREAD float* x, u32 lane) {
-    halve<16u>(x, lane);
-    halve<8u>(x, lane);
-    halve<4u>(x, lane);
-    halve<2u>(x, lane);
-    halve<1u>(x, lane);
-    return x[0];
+    halve<4u, 16u>(x, lane);
+    halve<2u, 8u>(x, lane);
+    halve<1u, 4u>(x, lane);
+    const float sum = x[0] + SHUFFLE_XOR(x[0], 2u);
+    return sum + SHUFFLE_XOR(sum, 1u);
 }
 
-// What a slice is of a row.
+// What a slice is of a row, and the rows of a block.
 struct HyperSlice {
-    u32 slice, slices, first, columns;
+    u32 slice, slices, first, columns, begin, end;
 };
 
-// The new streams' values of lane l's channels of a row, l's first, for at most HC streams. Stores them, and
-// the collapsed row; adds the squares of both.
-template <u32 HC>
-DEVICE void hyper_row(ARGS_REF(HyperMixArgs) args, THREAD const HyperSlice& at, u64 row, u32 lane, THREAD float* x, THREAD float* squares) {
-    const u32 hc = args.hc, width = args.width;
-    GLOBAL float* streams = args.streams + row * hc * width + at.first;
-    // Everything is read before anything is written.
-    float pre[HC], post[HC], comb[HC * HC], old[2u * HC], y[2];
+// A lane's values of a row's streams as they stand: stream after stream, 0 past the last row, stream or channel.
+// WHOLE here and below: four streams to expand, 128 channels, values stored as bf16.
+template <bool WHOLE>
+DEVICE void hyper_old(ARGS_REF(HyperMixArgs) args, THREAD const HyperSlice& at, u32 row, u32 lane, THREAD float* old) {
+    GLOBAL const float* streams = args.streams + u64(row) * (WHOLE ? HYPER_STREAMS : args.hc) * args.width + at.first + lane;
     UNROLL
-    for (u32 j = 0; j < HC; j++) {
-        const bool there = j < hc, expands = there && args.expand != 0;
-        pre[j] = there ? args.pre[row * hc + j] : 0.0f;
-        post[j] = expands ? args.post[row * hc + j] : 0.0f;
+    for (u32 j = 0; j < HYPER_STREAMS; j++) {
+        const bool there = row < at.end && (WHOLE || j < args.hc);
+        GLOBAL const float* stream = streams + u64(j * args.width);
         UNROLL
-        for (u32 i = 0; i < HC; i++) {
-            const u32 entry = PLANTED(FAULT_EXPAND_TRANSPOSED) ? j * hc + i : i * hc + j;
-            comb[i * HC + j] = expands && i < hc ? args.comb[row * hc * hc + entry] : 0.0f;
+        for (u32 c = 0; c < HYPER_EACH; c++)
+            old[j * HYPER_EACH + c] = there && (WHOLE || lane + 32u * c < at.columns) ? stream[32u * c] : 0.0f;
+    }
+}
+
+// A lane's channels of what the sublayer gave a row.
+template <bool WHOLE>
+DEVICE void hyper_y(ARGS_REF(HyperMixArgs) args, THREAD const HyperSlice& at, SHARED_REF(u32) places, u32 row, u32 lane, THREAD float* y) {
+    if ((!WHOLE && args.expand == 0) || row >= at.end) return;
+    GLOBAL const float* last = (args.routed ? args.shared : args.y) + u64(row) * args.width + at.first + lane;
+    UNROLL
+    for (u32 c = 0; c < HYPER_EACH; c++) y[c] = WHOLE || lane + 32u * c < at.columns ? last[32u * c] : 0.0f;
+    if (!args.routed) return;
+    float sum[HYPER_EACH];
+    UNROLL
+    for (u32 c = 0; c < HYPER_EACH; c++) sum[c] = 0.0f;
+    const i32 named = i32((row - at.begin) * args.topk);
+    for (u32 first = 0; first < args.topk; first += HYPER_TERMS) {
+        float term[HYPER_TERMS][HYPER_EACH];
+        UNROLL
+        for (u32 e = 0; e < HYPER_TERMS; e++) {
+            const bool used = first + e < args.topk;
+            const u32 place = used ? places[named + i32(first + e)] : 0;
+            GLOBAL const float* from = args.routed + u64(place) * args.width + at.first + lane;
+            UNROLL
+            for (u32 c = 0; c < HYPER_EACH; c++) term[e][c] = used && (WHOLE || lane + 32u * c < at.columns) ? from[32u * c] : 0.0f;
+        }
+        UNROLL
+        for (u32 e = 0; e < HYPER_TERMS; e++) {
+            UNROLL
+            for (u32 c = 0; c < HYPER_EACH; c++) sum[c] = first + e < args.topk ? sum[c] + term[e][c] : sum[c];
         }
     }
     UNROLL
-    for (u32 c = 0; c < 2u; c++) {
-        const u32 k = lane + 32u * c;
-        const bool mine = k < at.columns;
-        UNROLL
-        for (u32 i = 0; i < HC; i++) old[c * HC + i] = mine && i < hc ? streams[i * width + k] : 0.0f;
-        y[c] = 0.0f;
-        if (!mine || args.expand == 0) continue;
-        if (args.routed) {
-            float sum = 0.0f;
-            for (u32 e = 0; e < args.topk; e++)
-                sum = sum + args.routed[u64(args.places[row * args.topk + e]) * width + at.first + k];
-            if (!PLANTED(FAULT_EXPERTS_NO_SHARED)) sum = sum + args.shared[row * width + at.first + k];
-            y[c] = stored(sum, args.round);
+    for (u32 c = 0; c < HYPER_EACH; c++)
+        y[c] = stored(PLANTED(FAULT_EXPERTS_NO_SHARED) ? sum[c] : sum[c] + y[c], WHOLE ? 1u : args.round);
+}
+
+// The factors of a block's rows, each row's pre, post and comb[i][j] one after another for four streams, and
+// the places of its experts.
+DEVICE void hyper_factors(ARGS_REF(HyperMixArgs) args, THREAD const HyperSlice& at, SHARED_REF(float) factors, SHARED_REF(u32) places, u32 thread) {
+    const u32 hc = args.hc;
+    for (u32 n = thread; n < (at.end - at.begin) * HYPER_FACTORS; n += GROUP_LANES) {
+        const u64 row = at.begin + n / HYPER_FACTORS;
+        const u32 which = n % HYPER_FACTORS, i = which / HYPER_STREAMS, j = which % HYPER_STREAMS;
+        float x = 0.0f;
+        if (j < hc) {
+            if (i == 0) {
+                x = args.pre[row * hc + j];
+            } else if (args.expand != 0) {
+                const u32 entry = PLANTED(FAULT_EXPAND_TRANSPOSED) ? j * hc + i - 2u : (i - 2u) * hc + j;
+                if (i == 1u) x = args.post[row * hc + j];
+                else if (i - 2u < hc) x = args.comb[row * hc * hc + entry];
+            }
+        }
+        factors[n] = x;
+    }
+    if (!args.routed) return;
+    for (u32 n = thread; n < (at.end - at.begin) * args.topk; n += GROUP_LANES) places[n] = args.places[at.begin * args.topk + n];
+}
+
+// A row's new streams and its collapsed row: stores both, and leaves them in `fresh`.
+template <bool WHOLE>
+DEVICE void hyper_expand(ARGS_REF(HyperMixArgs) args, THREAD const HyperSlice& at, SHARED_REF(float) factors, SHARED_REF(float) fresh, u32 row, i32 own,
+    u32 lane, THREAD float* x, THREAD const float* y) {
+    const i32 factor = i32((row - at.begin) * HYPER_FACTORS);
+    const u32 round = WHOLE ? 1u : args.round;
+    float sum[HYPER_EACH], next[HYPER_VALUES];
+    UNROLL
+    for (u32 c = 0; c < HYPER_EACH; c++) sum[c] = 0.0f;
+    GLOBAL float* streams = args.streams + u64(row) * (WHOLE ? HYPER_STREAMS : args.hc) * args.width + at.first + lane;
+    UNROLL
+    for (u32 j = 0; j < HYPER_STREAMS; j++) {
+        if (!WHOLE && j >= args.hc) {
+            UNROLL
+            for (u32 c = 0; c < HYPER_EACH; c++) fresh[own + i32(j * HYPER_COLUMNS + 32u * c)] = 0.0f;
+            continue;
+        }
+        GLOBAL float* stream = streams + u64(j * args.width);
+        const float pre = factors[factor + i32(j)];
+        if (WHOLE || args.expand != 0) {
+            const float post = factors[factor + i32(HYPER_STREAMS + j)];
+            UNROLL
+            for (u32 c = 0; c < HYPER_EACH; c++) next[j * HYPER_EACH + c] = post * y[c];
+            UNROLL
+            for (u32 i = 0; i < HYPER_STREAMS; i++) {
+                if (!WHOLE && i >= args.hc) continue;
+                const float comb = factors[factor + i32((2u + i) * HYPER_STREAMS + j)];
+                UNROLL
+                for (u32 c = 0; c < HYPER_EACH; c++)
+                    next[j * HYPER_EACH + c] = FMA(comb, x[i * HYPER_EACH + c], next[j * HYPER_EACH + c]);
+            }
+            UNROLL
+            for (u32 c = 0; c < HYPER_EACH; c++) {
+                next[j * HYPER_EACH + c] = stored(next[j * HYPER_EACH + c], round);
+                if (WHOLE || lane + 32u * c < at.columns) stream[32u * c] = next[j * HYPER_EACH + c];
+            }
         } else {
-            y[c] = args.y[row * width + at.first + k];
+            UNROLL
+            for (u32 c = 0; c < HYPER_EACH; c++) next[j * HYPER_EACH + c] = x[j * HYPER_EACH + c];
+        }
+        UNROLL
+        for (u32 c = 0; c < HYPER_EACH; c++) {
+            const float value = next[j * HYPER_EACH + c];
+            sum[c] = FMA(pre, value, sum[c]);
+            fresh[own + i32(j * HYPER_COLUMNS + 32u * c)] = WHOLE || lane + 32u * c < at.columns ? value : 0.0f;
         }
     }
+    GLOBAL float* collapsed = args.collapsed + u64(row) * args.width + at.first + lane;
     UNROLL
-    for (u32 c = 0; c < 2u; c++) {
-        const u32 k = lane + 32u * c;
-        const bool mine = k < at.columns;
-        float collapsed = 0.0f;
-        UNROLL
-        for (u32 j = 0; j < HC; j++) {
-            float next = old[c * HC + j];
-            if (args.expand != 0) {
-                next = post[j] * y[c];
-                UNROLL
-                for (u32 i = 0; i < HC; i++)
-                    if (i < hc) next = FMA(comb[i * HC + j], old[c * HC + i], next);
-                next = stored(next, args.round);
-            }
-            if (j < hc) collapsed = FMA(pre[j], next, collapsed);
-            x[c * HC + j] = mine && j < hc ? next : 0.0f;
-            if (j < hc) squares[0] = FMA(x[c * HC + j], x[c * HC + j], squares[0]);
-        }
-        collapsed = stored(collapsed, args.round);
-        if (!mine) continue;
-        args.collapsed[row * width + at.first + k] = collapsed;
-        squares[1] = FMA(collapsed, collapsed, squares[1]);
-        if (args.expand == 0) continue;
-        UNROLL
-        for (u32 j = 0; j < HC; j++)
-            if (j < hc) streams[j * width + k] = x[c * HC + j];
+    for (u32 c = 0; c < HYPER_EACH; c++) {
+        const bool mine = WHOLE || lane + 32u * c < at.columns;
+        const float value = stored(sum[c], round);
+        fresh[own + i32(HYPER_STREAMS * HYPER_COLUMNS + 32u * c)] = mine ? value : 0.0f;
+        if (mine) collapsed[32u * c] = value;
     }
 }
 
-template <u32 HC>
-DEVICE void hyper_rows(ARGS_REF(HyperMixArgs) args, SHARED_REF(float) weight, THREAD const HyperSlice& at, u32 block, u32 warp, u32 lane) {
-    const u32 hc = args.hc, mixes = (2u + hc) * hc, parts = hyper_parts(hc), inputs = hc * at.columns;
-    const u32 past = (block + 1u) * args.rows_each, row_end = past < args.rows ? past : args.rows;
-    for (u32 r = block * args.rows_each + warp; r < row_end; r += GROUP_WARPS) {
-        float x[2u * HC], squares[2] = {0.0f, 0.0f};
-        hyper_row<HC>(args, at, r, lane, x, squares);
-        GLOBAL float* out = args.parts + (u64(r) * at.slices + at.slice) * parts;
-        for (u32 base = 0; base < parts; base += 32u) {
-            float sum[32];
-            UNROLL
-            for (u32 o = 0; o < 32u; o++)
-                sum[o] = base + o == mixes ? squares[0] : base + o == mixes + 1u ? squares[1] : 0.0f;
-            const u32 outputs = base + 32u < mixes ? 32u : mixes - base;
-            UNROLL
-            for (u32 i = 0; i < 2u * HC; i++) {
-                const u32 k = lane + i % 2u * 32u;
-                if (i / 2u >= hc || (PLANTED(FAULT_HYPER_DROPPED_STREAM) && i / 2u + 1u == hc)) continue;
-                if (k >= at.columns) continue;
-                const u32 from = base * inputs + i / 2u * at.columns + k;
-                UNROLL
-                for (u32 o = 0; o < 32u; o++)
-                    if (o < outputs) sum[o] = FMA(weight[from + o * inputs], x[i % 2u * HC + i / 2u], sum[o]);
-            }
-            const float total = warp_sums(sum, lane);
-            if (base + lane < parts) out[base + lane] = total;
+// A row's part of a warp's outputs, and the first warp's sum of squares of the streams, the second's of the
+// collapsed row. Lane l has that of output l / 4, the squares' behind the outputs'.
+DEVICE float hyper_outputs(THREAD const float* weight, SHARED_REF(float) fresh, i32 own, u32 hc, u32 warp, u32 lane) {
+    float x[HYPER_VALUES], sum[8];
+    UNROLL
+    for (u32 i = 0; i < HYPER_VALUES; i++) x[i] = fresh[own + i32(i / HYPER_EACH * HYPER_COLUMNS + i % HYPER_EACH * 32u)];
+    UNROLL
+    for (u32 o = 0; o < 8u; o++) sum[o] = 0.0f;
+    UNROLL
+    for (u32 i = 0; i < HYPER_VALUES; i++) {
+        if (PLANTED(FAULT_HYPER_DROPPED_STREAM) && i / HYPER_EACH + 1u == hc) continue;
+        UNROLL
+        for (u32 o = 0; o < HYPER_OUTPUTS; o++) sum[o] = FMA(weight[o * HYPER_VALUES + i], x[i], sum[o]);
+    }
+    if (warp == 0) {
+        UNROLL
+        for (u32 i = 0; i < HYPER_VALUES; i++) sum[HYPER_OUTPUTS] = FMA(x[i], x[i], sum[HYPER_OUTPUTS]);
+    } else if (warp == 1u) {
+        UNROLL
+        for (u32 c = 0; c < HYPER_EACH; c++) {
+            const float value = fresh[own + i32(HYPER_STREAMS * HYPER_COLUMNS + 32u * c)];
+            sum[HYPER_OUTPUTS] = FMA(value, value, sum[HYPER_OUTPUTS]);
         }
+    }
+    return warp_sums(sum, lane);
+}
+
+template <bool WHOLE>
+DEVICE void hyper_rows(ARGS_REF(HyperMixArgs) args, THREAD const HyperSlice& at, SHARED_REF(float) fresh, SHARED_REF(float) factors, SHARED_REF(u32) places,
+    u32 thread) {
+    const u32 lane = thread % 32u, warp = thread / 32u, hc = args.hc, mixes = (2u + hc) * hc, parts = mixes + 2u;
+    const i32 a_row = i32((HYPER_STREAMS + 1u) * HYPER_COLUMNS), a_turn = i32(GROUP_WARPS) * a_row;
+    float weight[HYPER_OUTPUTS * HYPER_VALUES];
+    UNROLL
+    for (u32 n = 0; n < HYPER_OUTPUTS * HYPER_STREAMS; n++) {
+        const u32 o = warp * HYPER_OUTPUTS + n / HYPER_STREAMS, j = n % HYPER_STREAMS;
+        GLOBAL const float* from = args.weight + (u64(o) * hc + j) * args.width + at.first + lane;
+        UNROLL
+        for (u32 c = 0; c < HYPER_EACH; c++) {
+            const bool there = WHOLE || (o < mixes && j < hc && lane + 32u * c < at.columns);
+            weight[n * HYPER_EACH + c] = there ? from[32u * c] : 0.0f;
+        }
+    }
+    // The part that this lane stores of a row.
+    const u32 value = lane / 4u, output = warp * HYPER_OUTPUTS + value;
+    const bool squares = value == HYPER_OUTPUTS && warp < 2u;
+    const bool stores = lane % 4u == 0 && (squares || (value < HYPER_OUTPUTS && (WHOLE || output < mixes)));
+    LAUNCHES_BEFORE();
+    float x[HYPER_VALUES], y[HYPER_EACH];
+    UNROLL
+    for (u32 c = 0; c < HYPER_EACH; c++) y[c] = 0.0f;
+    hyper_old<WHOLE>(args, at, at.begin + warp, lane, x);
+    hyper_factors(args, at, factors, places, thread);
+    BARRIER();
+    hyper_y<WHOLE>(args, at, places, at.begin + warp, lane, y);
+    GLOBAL float* out = args.parts + (u64(at.begin) * at.slices + at.slice) * parts + (squares ? mixes + warp : output);
+    i32 from = i32(lane);
+    for (u32 base = at.begin; base < at.end; base += GROUP_WARPS) {
+        const u32 row = base + warp;
+        if (row < at.end) hyper_expand<WHOLE>(args, at, factors, fresh, row, from + i32(warp) * a_row, lane, x, y);
+        // The next rows are on their way while these are added.
+        hyper_old<WHOLE>(args, at, row + GROUP_WARPS, lane, x);
+        hyper_y<WHOLE>(args, at, places, row + GROUP_WARPS, lane, y);
+        if (!PLANTED(FAULT_HYPER_MISSING_BARRIER)) BARRIER();
+        const u32 rows = at.end - base < GROUP_WARPS ? at.end - base : GROUP_WARPS;
+        i32 own = from;
+        for (u32 r = 0; r < rows; r++) {
+            const float total = hyper_outputs(weight, fresh, own, hc, warp, lane);
+            if (stores) *out = total;
+            out += u64(at.slices) * parts;
+            own += a_row;
+        }
+        from = from < a_turn ? from + a_turn : from - a_turn;
     }
 }
 
-// The slice of the mix's weights, three outputs of a warp on their way at a time.
-template <u32 HC>
-DEVICE void hyper_weights(ARGS_REF(HyperMixArgs) args, SHARED_REF(float) weight, THREAD const HyperSlice& at, u32 warp, u32 lane) {
-    const u32 hc = args.hc, mixes = (2u + hc) * hc;
-    for (u32 first = warp; first < mixes; first += 3u * GROUP_WARPS) {
-        float held[3u * 2u * HC];
-        UNROLL
-        for (u32 i = 0; i < 3u * 2u * HC; i++) {
-            const u32 o = first + i / (2u * HC) * GROUP_WARPS, j = i / 2u % HC, k = lane + i % 2u * 32u;
-            const bool mine = o < mixes && j < hc && k < at.columns;
-            held[i] = mine ? args.weight[(u64(o) * hc + j) * args.width + at.first + k] : 0.0f;
-        }
-        UNROLL
-        for (u32 i = 0; i < 3u * 2u * HC; i++) {
-            const u32 o = first + i / (2u * HC) * GROUP_WARPS, j = i / 2u % HC, k = lane + i % 2u * 32u;
-            if (o < mixes && j < hc && k < at.columns) weight[(o * hc + j) * at.columns + k] = held[i];
-        }
-    }
-}
-
-KERNEL(hyper_mix, HyperMixArgs) {
-    SHARED(float, weight, HYPER_WEIGHTS);
-    const u32 lane = LANE % 32u, warp = LANE / 32u, block = GROUP_Y, hc = args.hc, width = args.width;
+KERNEL_AHEAD(hyper_mix, HyperMixArgs, 3) {
+    SHARED(float, fresh, 2u * GROUP_WARPS * (HYPER_STREAMS + 1u) * HYPER_COLUMNS);
+    SHARED(float, factors, HYPER_ROWS * HYPER_FACTORS);
+    SHARED(u32, places, HYPER_ROWS * HYPER_TOPK);
+    const u32 thread = LANE;
     HyperSlice at;
     at.slice = GROUP_X;
-    at.slices = (width + args.columns - 1u) / args.columns;
+    at.slices = (args.width + args.columns - 1u) / args.columns;
     at.first = at.slice * args.columns;
-    at.columns = at.first + args.columns < width ? args.columns : width - at.first;
-    if (hc <= 4u) hyper_weights<4u>(args, weight, at, warp, lane);
-    else hyper_weights<HC_MAX>(args, weight, at, warp, lane);
-    if (!PLANTED(FAULT_HYPER_MISSING_BARRIER)) BARRIER();
-    if (hc <= 4u) hyper_rows<4u>(args, weight, at, block, warp, lane);
-    else hyper_rows<HC_MAX>(args, weight, at, block, warp, lane);
+    at.columns = at.first + args.columns < args.width ? args.columns : args.width - at.first;
+    at.begin = GROUP_Y * args.rows_each;
+    at.end = at.begin + args.rows_each < args.rows ? at.begin + args.rows_each : args.rows;
+    const bool whole = args.hc == HYPER_STREAMS && at.columns == HYPER_COLUMNS && args.expand != 0 && args.round != 0;
+    if (whole) hyper_rows<true>(args, at, fresh, factors, places, thread);
+    else hyper_rows<false>(args, at, fresh, factors, places, thread);
 }
 
 // A lane's parts o of a row: those of slices lane % 32, and 32, 64, 96 on.
@@ -179,24 +279,47 @@ DEVICE void hyper_load(GLOBAL const float* parts, u32 count, u32 slices, u32 o, 
     const u32 used = PLANTED(FAULT_HYPER_DROPPED_SLICE) ? slices - 1u : slices;
     UNROLL
     for (u32 i = 0; i < HYPER_SLICES / 32u; i++) {
-        const u32 s = lane % 32u + 32u * i;
+        const u32 s = lane + 32u * i;
         part[i] = s < used ? parts[s * count + o] : 0.0f;
     }
 }
-DEVICE float hyper_sum(THREAD const float* part) {
+DEVICE float hyper_added(THREAD const float* part) {
     float sum = 0.0f;
     UNROLL
     for (u32 i = 0; i < HYPER_SLICES / 32u; i++) sum = sum + part[i];
-    return warp_sum(sum);
+    return sum;
 }
 
 #define HYPER_CHANNELS 512u
+
+// An entry of comb over a sum; FULL: every lane has one. What is no entry is 0, by way of 1 / 1: devices take long
+// to divide 0.
+template <bool FULL> DEVICE float entry_over(bool there, float x, float sum) {
+    if (FULL) return x / sum;
+    const float quotient = (there ? x : 1.0f) / (there ? sum : 1.0f);
+    return there ? quotient : 0.0f;
+}
+
+// Rows and columns of comb divided by their sums, rows first. Lanes 4 i + j and 16 further have the entry (i, j); sums
+// of a row run over lanes 2 and 1 apart, those of a column over lanes 8 and 4 apart.
+template <bool FULL> DEVICE float sinkhorn(bool there, float x, u32 iterations, float eps) {
+    for (u32 round = 0; round < iterations; round++) {
+        float row = x + SHUFFLE_XOR(x, 2u);
+        row = row + SHUFFLE_XOR(row, 1u);
+        if (round == 0) x = entry_over<FULL>(there, x, row) + (there ? eps : 0.0f);
+        else x = entry_over<FULL>(there, x, row + eps);
+        float column = x + SHUFFLE_XOR(x, 8u);
+        column = column + SHUFFLE_XOR(column, 4u);
+        x = entry_over<FULL>(there, x, column + eps);
+    }
+    return x;
+}
 
 // x = rmsnorm(collapsed), as f32, as bf16, and as bf16 rounded to e4m3 as an FP8 linear's input is
 // (each where its address is given): 512 channels of a row for each group y from 1 on. pre, post and
 // comb: group (row, 0).
 KERNEL(hyper_norm, HyperNormArgs) {
-    SHARED(float, mix, HC_MAX * (HC_MAX + 2u) + 1u);
+    SHARED(float, mix, 8u * GROUP_WARPS);
     const u32 lane = LANE, hc = args.hc, width = args.width, count = hyper_parts(hc), mixes = count - 2u;
     const u64 row = GROUP_X;
     const u32 group = GROUP_Y;
@@ -210,8 +333,8 @@ KERNEL(hyper_norm, HyperNormArgs) {
             by[i] = k < width ? args.norm[k] : 0.0f;
         }
         float part[HYPER_SLICES / 32u];
-        hyper_load(parts, count, args.slices, mixes + 1u, lane, part);
-        const float inverse = inverse_rms(hyper_sum(part), width, args.eps);
+        hyper_load(parts, count, args.slices, mixes + 1u, lane % 32u, part);
+        const float inverse = inverse_rms(warp_sum(hyper_added(part)), width, args.eps);
         for (u32 i = 0; i < EACH; i++) {
             const u32 k = (group - 1u) * HYPER_CHANNELS + i * GROUP_LANES + lane;
             const float value = stored(x[i] * inverse * by[i], args.round);
@@ -225,60 +348,30 @@ KERNEL(hyper_norm, HyperNormArgs) {
         }
         return;
     }
-    // Seven outputs of a warp on their way at a time.
-    for (u32 first = lane / 32u; first <= mixes; first += 7u * GROUP_WARPS) {
-        float part[7u][HYPER_SLICES / 32u];
-        UNROLL
-        for (u32 n = 0; n < 7u; n++)
-            hyper_load(parts, count, args.slices, first + n * GROUP_WARPS <= mixes ? first + n * GROUP_WARPS : mixes, lane, part[n]);
-        UNROLL
-        for (u32 n = 0; n < 7u; n++) {
-            const u32 o = first + n * GROUP_WARPS;
-            if (o > mixes) continue;
-            const float sum = hyper_sum(part[n]);
-            if (lane % 32u == 0) mix[o] = sum;
-        }
-    }
+    const u32 warp = lane / 32u, own = lane % 32u;
+    float part[8u][HYPER_SLICES / 32u], sum[8];
+    UNROLL
+    for (u32 n = 0; n < 8u; n++) hyper_load(parts, count, args.slices, warp * 8u + n <= mixes ? warp * 8u + n : mixes, own, part[n]);
+    UNROLL
+    for (u32 n = 0; n < 8u; n++) sum[n] = hyper_added(part[n]);
+    const float total = warp_sums(sum, own);
+    if (own % 4u == 0) mix[warp * 8u + own / 4u] = total;
     BARRIER();
-    if (lane >= 32u) return;
     const float inverse = inverse_rms(mix[mixes], hc * width, args.eps);
-    if (lane < hc) {
-        const float a = FMA(mix[lane] * inverse, args.scale_pre, args.base[lane]);
-        const float b = FMA(mix[hc + lane] * inverse, args.scale_post, args.base[hc + lane]);
-        args.pre[row * hc + lane] = sigmoid_of(a) + args.hc_eps;
-        args.post[row * hc + lane] = 2.0f * sigmoid_of(b);
+    if (warp == 1u && own < hc) {
+        const float a = FMA(mix[own] * inverse, args.scale_pre, args.base[own]);
+        const float b = FMA(mix[hc + own] * inverse, args.scale_post, args.base[hc + own]);
+        args.pre[row * hc + own] = sigmoid_of(a) + args.hc_eps;
+        args.post[row * hc + own] = 2.0f * sigmoid_of(b);
     }
-    // Lane 8 i + j has the entries (i, j) and (i + 4, j) of comb. Sums of a row run over lanes 4, 2, 1 apart,
-    // those of a column over its two entries, then lanes 16 and 8 apart; what is no entry is 0.
-    const u32 i = lane / 8u, j = lane % 8u;
-    const bool low = i < hc && j < hc, high = i + 4u < hc && j < hc;
-    float a = -infinity(), b = -infinity();
-    if (low) a = FMA(mix[(2u + i) * hc + j] * inverse, args.scale_comb, args.base[(2u + i) * hc + j]);
-    if (high) b = FMA(mix[(6u + i) * hc + j] * inverse, args.scale_comb, args.base[(6u + i) * hc + j]);
-    float a_top = a, b_top = b;
-    for (u32 apart = 4u; apart > 0; apart /= 2u) {
-        a_top = max_of(SHUFFLE_XOR(a_top, apart), a_top);
-        b_top = max_of(SHUFFLE_XOR(b_top, apart), b_top);
-    }
-    a = low ? exp_of(a - a_top) : 0.0f;
-    b = high ? exp_of(b - b_top) : 0.0f;
+    if (warp != 0) return;
+    const u32 i = own / HYPER_STREAMS % HYPER_STREAMS, j = own % HYPER_STREAMS, at = (2u + i) * hc + j;
+    const bool there = i < hc && j < hc;
+    float x = there ? FMA(mix[at] * inverse, args.scale_comb, args.base[at]) : -infinity();
+    float top = max_of(SHUFFLE_XOR(x, 2u), x);
+    top = max_of(SHUFFLE_XOR(top, 1u), top);
+    x = there ? exp_of(x - top) : 0.0f;
     const u32 iterations = PLANTED(FAULT_SINKHORN_DROPPED_ROUND) ? 1u : args.iterations;
-    for (u32 round = 0; round < iterations; round++) {
-        float row_a = a, row_b = b;
-        for (u32 apart = 4u; apart > 0; apart /= 2u) {
-            if (apart >= hc) continue;
-            row_a = row_a + SHUFFLE_XOR(row_a, apart);
-            if (hc > 4u) row_b = row_b + SHUFFLE_XOR(row_b, apart);
-        }
-        const float before = round == 0 ? 0.0f : args.hc_eps, after = round == 0 ? args.hc_eps : 0.0f;
-        a = low ? a / (low ? row_a + before : 1.0f) + after : 0.0f;
-        if (hc > 4u) b = high ? b / (high ? row_b + before : 1.0f) + after : 0.0f;
-        float column = hc > 4u ? a + b : a;
-        column = column + SHUFFLE_XOR(column, 16u);
-        column = column + SHUFFLE_XOR(column, 8u);
-        a = low ? a / (low ? column + args.hc_eps : 1.0f) : 0.0f;
-        if (hc > 4u) b = high ? b / (high ? column + args.hc_eps : 1.0f) : 0.0f;
-    }
-    if (low) args.comb[(row * hc + i) * hc + j] = a;
-    if (high) args.comb[(row * hc + i + 4u) * hc + j] = b;
+    x = hc == HYPER_STREAMS ? sinkhorn<true>(there, x, iterations, args.hc_eps) : sinkhorn<false>(there, x, iterations, args.hc_eps);
+    if (there && own < 16u) args.comb[(row * hc + i) * hc + j] = x;
 }

@@ -17,22 +17,28 @@ typedef long long i64;
 #define UNROLL _Pragma("unroll")
 
 // A launch may be on the device before the one before it has ended: it lets the next one come, and
-// waits before it reads or writes anything.
+// waits before it reads or writes anything that another writes.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-#define IN_ORDER() asm volatile("griddepcontrol.launch_dependents;\ngriddepcontrol.wait;" ::: "memory")
+#define NEXT_MAY_COME() asm volatile("griddepcontrol.launch_dependents;" ::: "memory")
+#define LAUNCHES_BEFORE() asm volatile("griddepcontrol.wait;" ::: "memory")
 #else
-#define IN_ORDER()
+#define NEXT_MAY_COME()
+#define LAUNCHES_BEFORE()
 #endif
-#define KERNEL_BODY(name, Args, bounds)                                                            \
+#define STAY()
+#define KERNEL_BODY(name, Args, bounds, wait)                                                      \
     static __device__ __forceinline__ void name##_lanes(const Args& args);                         \
     extern "C" __global__ void bounds name(const __grid_constant__ Args args) {                    \
-        IN_ORDER();                                                                                \
+        NEXT_MAY_COME();                                                                           \
+        wait();                                                                                    \
         name##_lanes(args);                                                                        \
     }                                                                                              \
     static __device__ __forceinline__ void name##_lanes(const Args& args)
-#define KERNEL(name, Args) KERNEL_BODY(name, Args, )
+#define KERNEL(name, Args) KERNEL_BODY(name, Args, , LAUNCHES_BEFORE)
+// A kernel that waits by itself, after it has read what no launch writes; so many groups share a processor.
+#define KERNEL_AHEAD(name, Args, groups) KERNEL_BODY(name, Args, __launch_bounds__(128, groups), STAY)
 // A kernel of CUDA alone: so many threads a group; its shared memory may be the launch's.
-#define CUDA_KERNEL(name, Args, lanes) KERNEL_BODY(name, Args, __launch_bounds__(lanes))
+#define CUDA_KERNEL(name, Args, lanes) KERNEL_BODY(name, Args, __launch_bounds__(lanes), LAUNCHES_BEFORE)
 #define SHARED(T, name, count) __shared__ T name[count]
 
 #define LANE threadIdx.x
@@ -41,10 +47,17 @@ typedef long long i64;
 #define BARRIER() __syncthreads()
 
 #define SHUFFLE_XOR(value, mask) __shfl_xor_sync(0xffffffffu, value, mask)
+#define WARP_MAX(x) __reduce_max_sync(0xffffffffu, x)
 #define FMA(a, b, c) __fmaf_rn(a, b, c)
 #define SQRT(x) __fsqrt_rn(x)
 #define AS_BITS(x) __float_as_uint(x)
 #define AS_FLOAT(x) __uint_as_float(x)
+#define NEAREST_BF16(x) nearest_bf16(x)
+static __device__ __forceinline__ float nearest_bf16(float x) {
+    u32 bits;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(x), "f"(0.0f));
+    return AS_FLOAT(bits);
+}
 #define LOAD16(from) (*reinterpret_cast<const Bytes16*>(from))
 
 // The contract plants faults: its build asks a variable of the module which. A product build has none.

@@ -28,6 +28,9 @@ typedef long long i64;
     extern "C" u32 finback_emu_beside_##name() { return beside; }                                  \
     static void name##_lanes(const Args& args)
 #define KERNEL(name, Args) HOST_KERNEL(name, Args, 1)
+// Launches run one after another: there is nothing to be ahead of.
+#define KERNEL_AHEAD(name, Args, groups) KERNEL(name, Args)
+#define LAUNCHES_BEFORE()
 
 // Words of a group's shared memory; every access passes the race shadow.
 #define SHARED(T, name, count)                                                                     \
@@ -40,6 +43,7 @@ typedef long long i64;
 #define BARRIER() finback::barrier(__LINE__)
 
 #define SHUFFLE_XOR(value, mask) finback::shuffle_xor(value, mask)
+#define WARP_MAX(x) finback::warp_max(x)
 #define FMA(a, b, c) __builtin_fmaf(a, b, c)
 #define SQRT(x) __builtin_sqrtf(x)
 #define AS_BITS(x) finback::cast<u32>(x)

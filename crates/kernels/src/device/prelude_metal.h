@@ -24,6 +24,9 @@ typedef long i64;
     kernel void name(constant Args& args [[buffer(0)]],                                            \
         uint3 group_in_grid [[threadgroup_position_in_grid]],                                      \
         uint lane_in_group [[thread_index_in_threadgroup]])
+// Launches run one after another: there is nothing to be ahead of.
+#define KERNEL_AHEAD(name, Args, groups) KERNEL(name, Args)
+#define LAUNCHES_BEFORE()
 #define SHARED(T, name, count) threadgroup T name[count]
 
 #define LANE lane_in_group
@@ -32,6 +35,7 @@ typedef long i64;
 #define BARRIER() threadgroup_barrier(mem_flags::mem_threadgroup | mem_flags::mem_device)
 
 #define SHUFFLE_XOR(value, mask) simd_shuffle_xor(value, mask)
+#define WARP_MAX(x) simd_max(x)
 #define FMA(a, b, c) fma(a, b, c)
 #define SQRT(x) precise::sqrt(x)
 #define AS_BITS(x) as_type<u32>(x)

@@ -7,7 +7,7 @@
 DEVICE float quotient(float x, float by) { return PLANTED(FAULT_QUANT_WRONG_SCALE) ? x * 2.0f * by : x * by; }
 
 // The largest magnitude among the 32 lanes, as bits.
-DEVICE u32 warp_amax(float x) { return warp_max(AS_BITS(x) & 0x7fffffffu); }
+DEVICE u32 warp_amax(float x) { return WARP_MAX(AS_BITS(x) & 0x7fffffffu); }
 
 DEVICE u32 e4m3_scale_of(u32 amax) {
     const float most = AS_FLOAT(amax);

@@ -24,14 +24,6 @@ DEVICE float warp_sum(float x) {
     return x + SHUFFLE_XOR(x, 1u);
 }
 
-DEVICE u32 warp_max(u32 x) {
-    x = max_bits(x, SHUFFLE_XOR(x, 16u));
-    x = max_bits(x, SHUFFLE_XOR(x, 8u));
-    x = max_bits(x, SHUFFLE_XOR(x, 4u));
-    x = max_bits(x, SHUFFLE_XOR(x, 2u));
-    return max_bits(x, SHUFFLE_XOR(x, 1u));
-}
-
 // `part` has GROUP_WARPS words and may be used again after the call.
 DEVICE float group_sum(float x, SHARED_REF(float) part, u32 lane) {
     x = warp_sum(x);

@@ -69,6 +69,19 @@ template <class T> inline T shuffle(T value, unsigned from) {
 
 template <class T> inline T shuffle_xor(T value, unsigned mask) { return shuffle(value, lane() ^ mask); }
 
+// The largest word of the 32 lanes.
+inline unsigned warp_max(unsigned value) {
+    meet(WARP, [](void* const* brought, unsigned lanes) {
+        unsigned most = 0;
+        for (unsigned i = 0; i < lanes; i++) {
+            const unsigned other = *static_cast<unsigned*>(brought[i]);
+            most = other > most ? other : most;
+        }
+        for (unsigned i = 0; i < lanes; i++) *static_cast<unsigned*>(brought[i]) = most;
+    }, &value);
+    return value;
+}
+
 // A word of shared memory and who touched it last. Several readers since a barrier are MANY.
 template <class T> struct Cell {
     T value;

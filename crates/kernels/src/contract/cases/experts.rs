@@ -14,6 +14,7 @@ pub fn cases() -> Vec<Case> {
         route(scoring::SOFTMAX, 150, 4, false),
         route_few(5, 24, 3),
         route_few(8, 130, 6),
+        route_few(6, 600, 6),
         group_routes("group_routes", 5, 3, 8),
         group_routes("group_routes", 60, 3, 20),
         group_routes("tile_group_routes", 5, 3, 8),
@@ -332,7 +333,7 @@ fn swiglu(weighted: bool, limit: f32) -> Case {
 }
 
 fn sum_experts() -> Case {
-    let (rows, topk, width) = (3, 3, 530);
+    let (rows, topk, width) = (3, 7, 530);
     let mut data = Data::new(64);
     let routed = data.floats(rows * topk * width, 2.0);
     let shared = data.floats(rows * width, 2.0);

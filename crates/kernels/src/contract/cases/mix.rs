@@ -10,17 +10,29 @@ use crate::args::{Args, HyperMixArgs, HyperNormArgs};
 
 pub fn cases() -> Vec<Case> {
     vec![
-        hyper_mix(Input::Streams, 16),
-        hyper_mix(Input::Sublayer, 30),
-        hyper_mix(Input::Experts, 16),
-        hyper_norm(),
+        hyper_mix(Input::Streams, Shape { hc: 4, columns: 40, topk: 1 }),
+        hyper_mix(Input::Sublayer, Shape { hc: 4, columns: 128, topk: 1 }),
+        hyper_mix(Input::Sublayer, Shape { hc: 2, columns: 90, topk: 1 }),
+        hyper_mix(Input::Experts, Shape { hc: 4, columns: 96, topk: 7 }),
+        hyper_mix(Input::Experts, Shape { hc: 3, columns: 128, topk: 2 }),
+        hyper_norm(4, 7),
+        hyper_norm(3, 40),
     ]
 }
 
-const HC: usize = 4;
+/// Channels of a row of `hyper_norm`.
 const WIDTH: usize = 96;
-const MIXES: usize = (2 + HC) * HC;
-const PARTS: usize = MIXES + 2;
+
+/// Channels of a stream of `hyper_mix`: no whole number of slices.
+const CHANNELS: usize = 168;
+
+/// Streams, channels of a slice, and experts of a row.
+#[derive(Clone, Copy)]
+struct Shape {
+    hc: usize,
+    columns: usize,
+    topk: usize,
+}
 
 /// What the streams are expanded by.
 #[derive(Clone, Copy, PartialEq)]
@@ -30,19 +42,22 @@ enum Input {
     Experts,
 }
 
-fn hyper_mix(input: Input, columns: usize) -> Case {
-    let (rows, topk) = (5, 2);
-    let slices = WIDTH.div_ceil(columns);
+fn hyper_mix(input: Input, shape: Shape) -> Case {
+    let Shape { hc, columns, topk } = shape;
+    // Rows of a group: two turns of four.
+    let (rows, each) = (7, 6);
+    let mixes = (2 + hc) * hc;
+    let slices = CHANNELS.div_ceil(columns);
     let mut data = Data::new(columns as u64 + 90);
-    let streams = data.floats(rows * HC * WIDTH, 2.0);
-    let y = data.floats(rows * WIDTH, 2.0);
-    let routed = data.floats(rows * topk * WIDTH, 2.0);
-    let (post, comb) = (data.between(rows * HC, 0.0, 2.0), data.between(rows * HC * HC, 0.0, 1.0));
-    let pre = data.between(rows * HC, 0.1, 1.0);
-    let weight = data.floats(MIXES * HC * WIDTH, 0.5);
+    let streams = data.floats(rows * hc * CHANNELS, 2.0);
+    let y = data.floats(rows * CHANNELS, 2.0);
+    let routed = data.floats(rows * topk * CHANNELS, 2.0);
+    let (post, comb) = (data.between(rows * hc, 0.0, 2.0), data.between(rows * hc * hc, 0.0, 1.0));
+    let pre = data.between(rows * hc, 0.1, 1.0);
+    let weight = data.floats(mixes * hc * CHANNELS, 0.5);
     let own = Inputs {
         input,
-        topk,
+        shape,
         streams: streams.clone(),
         y: y.clone(),
         routed: routed.clone(),
@@ -53,21 +68,21 @@ fn hyper_mix(input: Input, columns: usize) -> Case {
     let held = weight.clone();
     let want = move |row: usize| {
         let (x, collapsed) = own.row(row);
-        let mut parts = Vec::with_capacity(slices * PARTS);
+        let mut parts = Vec::with_capacity(slices * (mixes + 2));
         for slice in 0..slices {
-            let ks = slice * columns..((slice + 1) * columns).min(WIDTH);
+            let ks = slice * columns..((slice + 1) * columns).min(CHANNELS);
             let terms = |weight: &dyn Fn(usize) -> f64| {
-                let each = (0..HC).flat_map(|i| ks.clone().map(move |k| i * WIDTH + k));
+                let each = (0..hc).flat_map(|i| ks.clone().map(move |k| i * CHANNELS + k));
                 let terms = each.map(|at| weight(at) * f64::from(x[at]));
                 let (sum, size) = terms.fold((0.0, 0.0), |(s, a), t| (s + t, a + t.abs()));
-                near(sum, size * gamma(2 * HC + 6), false)
+                near(sum, size * gamma(4 * hc + 6), false)
             };
-            for o in 0..MIXES {
-                parts.push(terms(&|at| f64::from(held[o * HC * WIDTH + at])));
+            for o in 0..mixes {
+                parts.push(terms(&|at| f64::from(held[o * hc * CHANNELS + at])));
             }
             parts.push(terms(&|at| f64::from(x[at])));
             let square: f64 = ks.map(|k| f64::from(collapsed[k]).powi(2)).sum();
-            parts.push(near(square, square * gamma(8), false));
+            parts.push(near(square, square * gamma(10), false));
         }
         vec![Want::Bytes(bytes(&x)), Want::Bytes(bytes(&collapsed)), Want::Near(parts)]
     };
@@ -77,47 +92,48 @@ fn hyper_mix(input: Input, columns: usize) -> Case {
         Input::Experts => "after experts",
     };
     let places = move |rows: &[usize]| bytes(&(0..word(rows.len() * topk)).collect::<Vec<_>>());
-    let case = Case::new("hyper_mix", format!("{slices} slices of {columns}, {name}"), rows)
-        .in_place("streams", &streams)
-        .row("y", &y)
-        .row("routed", &routed)
-        .made("places", places)
-        .row("post", &post)
-        .row("comb", &comb)
-        .row("pre", &pre)
-        .shared("weight", &weight)
-        .out("collapsed", WIDTH * 4)
-        .out("parts", slices * PARTS * 4)
-        .launch(move |at, rows| {
-            let experts = input == Input::Experts;
-            let args = HyperMixArgs {
-                streams: at.of("streams"),
-                y: at.of("y"),
-                routed: if experts { at.of("routed") } else { 0 },
-                shared: at.of("y"),
-                places: at.of("places"),
-                post: at.of("post"),
-                comb: at.of("comb"),
-                pre: at.of("pre"),
-                weight: at.of("weight"),
-                collapsed: at.of("collapsed"),
-                parts: at.of("parts"),
-                width: word(WIDTH),
-                hc: word(HC),
-                columns: word(columns),
-                rows: word(rows.len()),
-                rows_each: 2,
-                topk: word(topk),
-                expand: (input != Input::Streams).into(),
-                round: 1,
-            };
-            (args.bytes(), [word(slices), word(rows.len()).div_ceil(2)])
-        })
-        .want(want)
-        .strike("streams", 1, f32::NAN, Rule::NanAt("collapsed", 1))
-        .strike("pre", 1, f32::NAN, Rule::Nan("collapsed"))
-        .strike("pre", 1, f32::NAN, Rule::Same("streams"))
-        .fault("HYPER_DROPPED_STREAM", Gate::Reference);
+    let case =
+        Case::new("hyper_mix", format!("{hc} streams, {slices} slices of {columns}, {name}"), rows)
+            .in_place("streams", &streams)
+            .row("y", &y)
+            .row("routed", &routed)
+            .made("places", places)
+            .row("post", &post)
+            .row("comb", &comb)
+            .row("pre", &pre)
+            .shared("weight", &weight)
+            .out("collapsed", CHANNELS * 4)
+            .out("parts", slices * (mixes + 2) * 4)
+            .launch(move |at, rows| {
+                let experts = input == Input::Experts;
+                let args = HyperMixArgs {
+                    streams: at.of("streams"),
+                    y: at.of("y"),
+                    routed: if experts { at.of("routed") } else { 0 },
+                    shared: at.of("y"),
+                    places: at.of("places"),
+                    post: at.of("post"),
+                    comb: at.of("comb"),
+                    pre: at.of("pre"),
+                    weight: at.of("weight"),
+                    collapsed: at.of("collapsed"),
+                    parts: at.of("parts"),
+                    width: word(CHANNELS),
+                    hc: word(hc),
+                    columns: word(columns),
+                    rows: word(rows.len()),
+                    rows_each: word(each),
+                    topk: word(topk),
+                    expand: (input != Input::Streams).into(),
+                    round: 1,
+                };
+                (args.bytes(), [word(slices), word(rows.len()).div_ceil(word(each))])
+            })
+            .want(want)
+            .strike("streams", 1, f32::NAN, Rule::NanAt("collapsed", 1))
+            .strike("pre", 1, f32::NAN, Rule::Nan("collapsed"))
+            .strike("pre", 1, f32::NAN, Rule::Same("streams"))
+            .fault("HYPER_DROPPED_STREAM", Gate::Reference);
     match input {
         Input::Streams => case,
         Input::Sublayer => case
@@ -130,7 +146,7 @@ fn hyper_mix(input: Input, columns: usize) -> Case {
 /// Rows of `hyper_mix`, and its steps that have one order: expansion and collapse.
 struct Inputs {
     input: Input,
-    topk: usize,
+    shape: Shape,
     streams: Vec<f32>,
     y: Vec<f32>,
     routed: Vec<f32>,
@@ -142,38 +158,40 @@ struct Inputs {
 impl Inputs {
     /// The streams after, and the collapsed row.
     fn row(&self, row: usize) -> (Vec<f32>, Vec<f32>) {
-        let old = &self.streams[row * HC * WIDTH..(row + 1) * HC * WIDTH];
+        let hc = self.shape.hc;
+        let old = &self.streams[row * hc * CHANNELS..(row + 1) * hc * CHANNELS];
         let y = |k: usize| match self.input {
             Input::Experts => {
-                let routed = |e: usize| self.routed[(row * self.topk + e) * WIDTH + k];
-                let sum = (0..self.topk).fold(0.0, |sum, e| sum + routed(e));
-                bf16::round(sum + self.y[row * WIDTH + k])
+                let routed = |e: usize| self.routed[(row * self.shape.topk + e) * CHANNELS + k];
+                let sum = (0..self.shape.topk).fold(0.0, |sum, e| sum + routed(e));
+                bf16::round(sum + self.y[row * CHANNELS + k])
             }
-            _ => self.y[row * WIDTH + k],
+            _ => self.y[row * CHANNELS + k],
         };
         let value = |j: usize, k: usize| {
             if self.input == Input::Streams {
-                return old[j * WIDTH + k];
+                return old[j * CHANNELS + k];
             }
-            let comb = |i: usize| self.comb[(row * HC + i) * HC + j];
-            let first = self.post[row * HC + j] * y(k);
-            bf16::round((0..HC).fold(first, |sum, i| comb(i).mul_add(old[i * WIDTH + k], sum)))
+            let comb = |i: usize| self.comb[(row * hc + i) * hc + j];
+            let first = self.post[row * hc + j] * y(k);
+            bf16::round((0..hc).fold(first, |sum, i| comb(i).mul_add(old[i * CHANNELS + k], sum)))
         };
-        let x: Vec<f32> = (0..HC * WIDTH).map(|at| value(at / WIDTH, at % WIDTH)).collect();
-        let pre = &self.pre[row * HC..(row + 1) * HC];
+        let x: Vec<f32> =
+            (0..hc * CHANNELS).map(|at| value(at / CHANNELS, at % CHANNELS)).collect();
+        let pre = &self.pre[row * hc..(row + 1) * hc];
         let collapsed = |k: usize| {
             let terms = pre.iter().enumerate();
-            bf16::round(terms.fold(0.0, |sum: f32, (i, p)| p.mul_add(x[i * WIDTH + k], sum)))
+            bf16::round(terms.fold(0.0, |sum: f32, (i, p)| p.mul_add(x[i * CHANNELS + k], sum)))
         };
-        let collapsed = (0..WIDTH).map(collapsed).collect();
+        let collapsed = (0..CHANNELS).map(collapsed).collect();
         (x, collapsed)
     }
 }
 
-/// `warp_sum` of up to 32 terms.
+/// `warp_sum` of terms of which lane l has those that are l modulo 32.
 fn warp_sum(terms: &[f32]) -> f32 {
     let mut lanes = [0.0f32; 32];
-    lanes[..terms.len()].copy_from_slice(terms);
+    terms.iter().enumerate().for_each(|(i, term)| lanes[i % 32] += term);
     for apart in [16, 8, 4, 2, 1] {
         let before = lanes;
         (0..32).for_each(|lane| lanes[lane] = before[lane] + before[lane ^ apart]);
@@ -181,23 +199,25 @@ fn warp_sum(terms: &[f32]) -> f32 {
     lanes[0]
 }
 
-fn hyper_norm() -> Case {
-    let (rows, slices, iterations) = (4, 7, 20);
+fn hyper_norm(hc: usize, slices: usize) -> Case {
+    let mixes = (2 + hc) * hc;
+    let count = mixes + 2;
+    let (rows, iterations) = (4, 20);
     let (eps, hc_eps, scale) = (1e-20f32, 1e-6f32, [0.9f32, 1.1, 0.7]);
     let mut data = Data::new(95);
     let collapsed: Vec<f32> = data.floats(rows * WIDTH, 2.0).into_iter().map(bf16::round).collect();
-    let mut parts = data.floats(rows * slices * PARTS, 2.0);
-    for slice in parts.chunks_exact_mut(PARTS) {
-        slice[MIXES..].iter_mut().for_each(|square| *square = square.abs() * 20.0);
+    let mut parts = data.floats(rows * slices * count, 2.0);
+    for slice in parts.chunks_exact_mut(count) {
+        slice[mixes..].iter_mut().for_each(|square| *square = square.abs() * 20.0);
     }
-    let (base, norm) = (data.floats(MIXES, 1.0), data.between(WIDTH, 0.5, 1.5));
-    let pre = data.between(rows * HC, 0.1, 1.0);
+    let (base, norm) = (data.floats(mixes, 1.0), data.between(WIDTH, 0.5, 1.5));
+    let pre = data.between(rows * hc, 0.1, 1.0);
     let (c, p, b, n) = (collapsed.clone(), parts.clone(), base.clone(), norm.clone());
     let want = move |row: usize| {
-        let parts = &p[row * slices * PARTS..(row + 1) * slices * PARTS];
-        let of = |o: usize| (0..slices).map(|s| parts[s * PARTS + o]).collect::<Vec<f32>>();
+        let parts = &p[row * slices * count..(row + 1) * slices * count];
+        let of = |o: usize| (0..slices).map(|s| parts[s * count + o]).collect::<Vec<f32>>();
         // One order, so one value: what follows of it is exact.
-        let inverse = 1.0 / (warp_sum(&of(MIXES + 1)) / WIDTH as f32 + eps).sqrt();
+        let inverse = 1.0 / (warp_sum(&of(mixes + 1)) / WIDTH as f32 + eps).sqrt();
         let x: Vec<f32> =
             (0..WIDTH).map(|k| bf16::round(c[row * WIDTH + k] * inverse * n[k])).collect();
         let (mut codes, mut scales) = (vec![0; WIDTH], vec![0; WIDTH / 32]);
@@ -208,73 +228,77 @@ fn hyper_norm() -> Case {
 
         let exact = |o: usize| of(o).into_iter().map(f64::from).sum::<f64>();
         let size = |o: usize| of(o).into_iter().map(|x| f64::from(x).abs()).sum::<f64>();
-        let by = 1.0 / (exact(MIXES) / (HC * WIDTH) as f64 + f64::from(eps)).sqrt();
+        let by = 1.0 / (exact(mixes) / (hc * WIDTH) as f64 + f64::from(eps)).sqrt();
         let logit = |i: usize, part: usize| {
             let scale = by * f64::from(scale[part]);
             (exact(i) * scale + f64::from(b[i]), size(i) * scale * gamma(20) + UNIT * 4.0)
         };
         let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
-        let pres = nears((0..HC).map(|i| {
+        let pres = nears((0..hc).map(|i| {
             let (x, error) = logit(i, 0);
             near(sigmoid(x) + f64::from(hc_eps), error + 6.0 * UNIT, false)
         }));
-        let posts = nears((0..HC).map(|i| {
-            let (x, error) = logit(HC + i, 1);
+        let posts = nears((0..hc).map(|i| {
+            let (x, error) = logit(hc + i, 1);
             near(2.0 * sigmoid(x), 2.0 * (error + 6.0 * UNIT), false)
         }));
-        let logits: Vec<(f64, f64)> = (0..HC * HC).map(|i| logit(2 * HC + i, 2)).collect();
+        let logits: Vec<(f64, f64)> = (0..hc * hc).map(|i| logit(2 * hc + i, 2)).collect();
         let worst = logits.iter().fold(0.0, |w: f64, (x, e)| w.max(*e + 2.0 * x.abs() * UNIT));
         let comb = sinkhorn(&logits.iter().map(|l| l.0).collect::<Vec<_>>(), iterations, hc_eps);
         // As hyper_in: scaling rows and columns does not stretch the ratios of entries.
-        let relative = 4.0 * (worst + gamma(2 * iterations * (HC + 3)));
+        let relative = 4.0 * (worst + gamma(2 * iterations * (hc + 3)));
         let combs = nears(comb.iter().map(|&c| near(c, c * relative, false)));
         let (plain, rounded) = (halves(&x), halves(&lifted));
         let (plain, rounded) = (Want::Bytes(plain), Want::Bytes(rounded));
         vec![pres, posts, combs, Want::Bytes(bytes(&x)), plain, rounded]
     };
-    Case::new("hyper_norm", format!("{rows} rows of {WIDTH} in {slices} slices"), rows)
-        .row("collapsed", &collapsed)
-        .row("parts", &parts)
-        .shared("base", &base)
-        .shared("norm", &norm)
-        .in_place("pre", &pre)
-        .out("post", HC * 4)
-        .out("comb", HC * HC * 4)
-        .out("x", WIDTH * 4)
-        .out("plain", WIDTH * 2)
-        .out("rounded", WIDTH * 2)
-        .launch(move |at, rows| {
-            let args = HyperNormArgs {
-                collapsed: at.of("collapsed"),
-                parts: at.of("parts"),
-                base: at.of("base"),
-                norm: at.of("norm"),
-                pre: at.of("pre"),
-                post: at.of("post"),
-                comb: at.of("comb"),
-                x: at.of("x"),
-                plain: at.of("plain"),
-                rounded: at.of("rounded"),
-                width: word(WIDTH),
-                hc: word(HC),
-                slices: word(slices),
-                iterations: word(iterations),
-                round: 1,
-                eps,
-                hc_eps,
-                scale_pre: scale[0],
-                scale_post: scale[1],
-                scale_comb: scale[2],
-            };
-            (args.bytes(), [word(rows.len()), 1 + word(WIDTH).div_ceil(512)])
-        })
-        .want(want)
-        .strike("collapsed", 9, f32::NAN, Rule::NanAt("x", 9))
-        .strike("parts", MIXES + 1, f32::NAN, Rule::Nan("x"))
-        .strike("parts", MIXES, f32::NAN, Rule::Nan("comb"))
-        .strike("parts", PARTS + 1, f32::NAN, Rule::NanAt("pre", 1))
-        .strike("parts", PARTS + 1, f32::NAN, Rule::Same("x"))
-        .fault("SINKHORN_DROPPED_ROUND", Gate::Reference)
-        .fault("HYPER_DROPPED_SLICE", Gate::Reference)
-        .fault("QUANT_WRONG_SCALE", Gate::Reference)
+    Case::new(
+        "hyper_norm",
+        format!("{hc} streams, {rows} rows of {WIDTH} in {slices} slices"),
+        rows,
+    )
+    .row("collapsed", &collapsed)
+    .row("parts", &parts)
+    .shared("base", &base)
+    .shared("norm", &norm)
+    .in_place("pre", &pre)
+    .out("post", hc * 4)
+    .out("comb", hc * hc * 4)
+    .out("x", WIDTH * 4)
+    .out("plain", WIDTH * 2)
+    .out("rounded", WIDTH * 2)
+    .launch(move |at, rows| {
+        let args = HyperNormArgs {
+            collapsed: at.of("collapsed"),
+            parts: at.of("parts"),
+            base: at.of("base"),
+            norm: at.of("norm"),
+            pre: at.of("pre"),
+            post: at.of("post"),
+            comb: at.of("comb"),
+            x: at.of("x"),
+            plain: at.of("plain"),
+            rounded: at.of("rounded"),
+            width: word(WIDTH),
+            hc: word(hc),
+            slices: word(slices),
+            iterations: word(iterations),
+            round: 1,
+            eps,
+            hc_eps,
+            scale_pre: scale[0],
+            scale_post: scale[1],
+            scale_comb: scale[2],
+        };
+        (args.bytes(), [word(rows.len()), 1 + word(WIDTH).div_ceil(512)])
+    })
+    .want(want)
+    .strike("collapsed", 9, f32::NAN, Rule::NanAt("x", 9))
+    .strike("parts", mixes + 1, f32::NAN, Rule::Nan("x"))
+    .strike("parts", mixes, f32::NAN, Rule::Nan("comb"))
+    .strike("parts", count + 1, f32::NAN, Rule::NanAt("pre", 1))
+    .strike("parts", count + 1, f32::NAN, Rule::Same("x"))
+    .fault("SINKHORN_DROPPED_ROUND", Gate::Reference)
+    .fault("HYPER_DROPPED_SLICE", Gate::Reference)
+    .fault("QUANT_WRONG_SCALE", Gate::Reference)
 }

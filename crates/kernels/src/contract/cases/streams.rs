@@ -231,7 +231,8 @@ fn hyper_in(round: bool) -> Case {
 pub fn sinkhorn(logits: &[f64], iterations: usize, eps: f32) -> Vec<f64> {
     let eps = f64::from(eps);
     let mut c = logits.to_vec();
-    for row in c.chunks_exact_mut(HC) {
+    let hc = c.len().isqrt();
+    for row in c.chunks_exact_mut(hc) {
         let top = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         row.iter_mut().for_each(|c| *c = (*c - top).exp());
         let sum: f64 = row.iter().sum();
@@ -239,14 +240,14 @@ pub fn sinkhorn(logits: &[f64], iterations: usize, eps: f32) -> Vec<f64> {
     }
     for round in 0..iterations {
         if round > 0 {
-            for row in c.chunks_exact_mut(HC) {
+            for row in c.chunks_exact_mut(hc) {
                 let sum: f64 = row.iter().sum::<f64>() + eps;
                 row.iter_mut().for_each(|c| *c /= sum);
             }
         }
-        for j in 0..HC {
-            let sum: f64 = (0..HC).map(|i| c[i * HC + j]).sum::<f64>() + eps;
-            (0..HC).for_each(|i| c[i * HC + j] /= sum);
+        for j in 0..hc {
+            let sum: f64 = (0..hc).map(|i| c[i * hc + j]).sum::<f64>() + eps;
+            (0..hc).for_each(|i| c[i * hc + j] /= sum);
         }
     }
     c
@@ -329,6 +330,8 @@ fn engram_gather() -> Case {
 }
 
 fn engram_gate(round: bool) -> Case {
+    // More channels than a group has on their way at a time.
+    const WIDTH: usize = 1100;
     let (rows, eps) = (3, 1e-20f32);
     let mut data = Data::new(8);
     let streams = data.floats(rows * HC * WIDTH, 2.0);
