@@ -137,7 +137,8 @@ fn rows_are_the_cpu_backends_but_for_rounding() {
     let other = with_other_last_bits(dir.path());
     let [spec, other] = [&dir, &other].map(|dir| spec_of(dir.path(), Numerics::RELEASE));
     let on_the_cpu = |spec: &Arc<ModelSpec>| {
-        let options = CpuOptions { threads: 1, isa: Isa::detect() };
+        let threads = std::thread::available_parallelism().unwrap().get();
+        let options = CpuOptions { threads, isa: Isa::detect() };
         let cpu = CpuOps::new(spec.clone(), limits(1), options).unwrap();
         ModelRunner::new(Box::new(cpu), spec.clone())
     };
