@@ -41,6 +41,7 @@ template <class T> T shuffle_of(T, u32);
 #define LAUNCHES_BEFORE()
 #define WARP_MAX(x) most_of(x)
 #define FMA(a, b, c) fma_of(a, b, c)
+#define QUOTIENT(a, b) ((a) / (b))
 #define SQRT(x) sqrt_of(x)
 #define AS_BITS(x) __builtin_astype(float(x), u32)
 #define AS_FLOAT(x) __builtin_astype(u32(x), float)

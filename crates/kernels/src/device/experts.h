@@ -104,6 +104,8 @@ KERNEL(group_routes, GroupArgs) {
 #define ROUTE_SCORES 4096u
 // Logits of a lane on their way at a time.
 #define ROUTE_EACH 8u
+// Scores of a lane at a time.
+#define ROUTE_TURN 3u
 
 // The choice of a row by one warp, a lane's experts at most N: leaves them in order of choice, and returns the
 // sum of their scores.
@@ -186,9 +188,21 @@ KERNEL_AHEAD(route_few, RouteFewArgs, 1) {
         if (lane == 0) alls[row] = (part[0] + part[1]) + (part[2] + part[3]);
     }
     BARRIER();
-    for (u32 at = thread; at < all; at += GROUP_LANES) {
-        const float top = softmax ? tops[at / count] : 0.0f, divisor = softmax ? alls[at / count] : 1.0f;
-        scores[at] = route_score(scores[at], args.scoring, top, divisor);
+    for (u32 first = thread; first < all; first += ROUTE_TURN * GROUP_LANES) {
+        float x[ROUTE_TURN];
+        UNROLL
+        for (u32 i = 0; i < ROUTE_TURN; i++) x[i] = first + i * GROUP_LANES < all ? scores[first + i * GROUP_LANES] : 0.0f;
+        if (args.scoring == SCORING_SQRT_SOFTPLUS) {
+            UNROLL
+            for (u32 i = 0; i < ROUTE_TURN; i++) x[i] = softplus_of(x[i]);
+        }
+        UNROLL
+        for (u32 i = 0; i < ROUTE_TURN; i++) {
+            const u32 at = first + i * GROUP_LANES;
+            if (at >= all) continue;
+            if (args.scoring == SCORING_SQRT_SOFTPLUS) scores[at] = SQRT(x[i]);
+            else scores[at] = route_score(x[i], args.scoring, softmax ? tops[at / count] : 0.0f, softmax ? alls[at / count] : 1.0f);
+        }
     }
     if (!PLANTED(FAULT_ROUTE_MISSING_BARRIER)) BARRIER();
     for (u32 row = warp; row < args.row_count; row += GROUP_WARPS) {
@@ -238,14 +252,35 @@ KERNEL_AHEAD(route_few, RouteFewArgs, 1) {
     args.groups[groups_before * 3u + 2u] = before + same;
 }
 
-// weight * silu(min(gate, limit)) * clamp(up, -limit, limit); a limit of 0 is none. 512 channels of a row
-// a group; as f32, and as bf16 rounded to e4m3 as an FP8 or FP4 linear's input is, each where its address
-// is given.
+// weight * silu(min(gate, limit)) * clamp(up, -limit, limit); a limit of 0 is none.
+DEVICE float gated(ARGS_REF(SwigluArgs) args, float gate, float up, float weight) {
+    if (args.limit > 0.0f && !PLANTED(FAULT_SWIGLU_NO_LIMIT)) {
+        // The bound comes first: a NaN in the value passes through.
+        gate = min_of(args.limit, gate);
+        up = max_of(-args.limit, min_of(args.limit, up));
+    }
+    return stored(silu_of(gate) * up * weight, args.round);
+}
+
+// The gated values, 512 channels of a row a group: as f32, or without an address for them as bf16 rounded to e4m3 as an
+// FP8 or FP4 linear's input is.
 KERNEL(swiglu, SwigluArgs) {
-    const u32 first = GROUP_Y * SLICE_CHANNELS + LANE;
+    const u32 lane = LANE, slice = GROUP_Y;
     const u64 row = GROUP_X;
     const float weight = args.weighted != 0 ? args.weights[row] : 1.0f;
-    const u32 EACH = SLICE_CHANNELS / GROUP_LANES;
+    if (!args.out) {
+        // Rows in whole blocks of 32: a lane takes four channels side by side.
+        const u32 k = slice * SLICE_CHANNELS + lane * 4u;
+        const bool mine = k < args.width;
+        float gates[4] = {0.0f, 0.0f, 0.0f, 0.0f}, ups[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+        if (mine) load_fours(args.gate + row * args.width + k, gates);
+        if (mine) load_fours(args.up + row * args.width + k, ups);
+        UNROLL
+        for (u32 i = 0; i < 4u; i++) gates[i] = gated(args, gates[i], ups[i], weight);
+        store_coded_fours(gates, mine, args.coded + row * args.width + k);
+        return;
+    }
+    const u32 EACH = SLICE_CHANNELS / GROUP_LANES, first = slice_first(slice, lane);
     float gates[EACH], ups[EACH];
     UNROLL
     for (u32 i = 0; i < EACH; i++) {
@@ -256,19 +291,7 @@ KERNEL(swiglu, SwigluArgs) {
     UNROLL
     for (u32 i = 0; i < EACH; i++) {
         const u32 k = first + i * GROUP_LANES;
-        float gate = gates[i], up = ups[i];
-        if (args.limit > 0.0f && !PLANTED(FAULT_SWIGLU_NO_LIMIT)) {
-            // The bound comes first: a NaN in the value passes through.
-            gate = min_of(args.limit, gate);
-            up = max_of(-args.limit, min_of(args.limit, up));
-        }
-        const float value = stored(silu_of(gate) * up * weight, args.round);
-        if (args.out && k < args.width) args.out[row * args.width + k] = value;
-        if (args.coded) {
-            const u32 byte = e4m3_scale_of(warp_amax(value));
-            const float code = round_e4m3(quotient(value, e8m0_reciprocal(byte))) * lift_e8m0(byte);
-            if (k < args.width) args.coded[row * args.width + k] = u16(AS_BITS(code) >> 16);
-        }
+        if (k < args.width) args.out[row * args.width + k] = gated(args, gates[i], ups[i], weight);
     }
 }
 

@@ -1,7 +1,7 @@
 // Number formats and elementary functions: the formulas of finback-numerics, bit for bit.
 #pragma once
 
-struct Bytes16 {
+struct alignas(16) Bytes16 {
     u32 word[4];
 };
 
@@ -57,7 +57,7 @@ DEVICE float ln_of(float x) {
     const u32 steps = u32(i32(above) >> 23);
     const float e = (AS_FLOAT(steps + AS_BITS(to_integer)) - to_integer) - bias;
     const float f = m - 1.0f;
-    const float s = f / (f + 2.0f);
+    const float s = QUOTIENT(f, f + 2.0f);
     const float z = s * s;
     float r = FMA(z, 0.2359f, 0.2853692f);
     r = FMA(r, z, 0.4000034f);
@@ -71,10 +71,7 @@ DEVICE float ln_of(float x) {
 
 DEVICE float log1p_of(float x) {
     const float w = x + 1.0f;
-    // A quotient of 0 is 0; devices take a long way to it.
-    const float error = x - (w - 1.0f);
-    const float quotient = (error == 0.0f ? 1.0f : error) / w;
-    const float lost = error == 0.0f ? error : quotient;
+    const float lost = QUOTIENT(x - (w - 1.0f), w);
     return magnitude(lost) < 1.0f ? ln_of(w) + lost : ln_of(w);
 }
 

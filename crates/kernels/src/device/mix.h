@@ -325,27 +325,27 @@ KERNEL(hyper_norm, HyperNormArgs) {
     const u32 group = GROUP_Y;
     GLOBAL const float* parts = args.parts + row * args.slices * count;
     if (group > 0) {
-        const u32 EACH = HYPER_CHANNELS / GROUP_LANES;
-        float x[EACH], by[EACH];
-        for (u32 i = 0; i < EACH; i++) {
-            const u32 k = (group - 1u) * HYPER_CHANNELS + i * GROUP_LANES + lane;
-            x[i] = k < width ? args.collapsed[row * width + k] : 0.0f;
-            by[i] = k < width ? args.norm[k] : 0.0f;
-        }
-        float part[HYPER_SLICES / 32u];
+        // A lane's four channels lie side by side.
+        const u32 k = (group - 1u) * HYPER_CHANNELS + lane * 4u;
+        const u64 at = row * width + k;
+        const bool mine = k < width;
+        float x[4] = {0.0f, 0.0f, 0.0f, 0.0f}, by[4] = {0.0f, 0.0f, 0.0f, 0.0f}, part[HYPER_SLICES / 32u];
+        if (mine) load_fours(args.collapsed + at, x);
+        if (mine) load_fours(args.norm + k, by);
         hyper_load(parts, count, args.slices, mixes + 1u, lane % 32u, part);
         const float inverse = inverse_rms(warp_sum(hyper_added(part)), width, args.eps);
-        for (u32 i = 0; i < EACH; i++) {
-            const u32 k = (group - 1u) * HYPER_CHANNELS + i * GROUP_LANES + lane;
-            const float value = stored(x[i] * inverse * by[i], args.round);
-            if (args.x && k < width) args.x[row * width + k] = value;
-            if (args.plain && k < width) args.plain[row * width + k] = u16(AS_BITS(value) >> 16);
-            if (args.rounded) {
-                const u32 byte = e4m3_scale_of(warp_amax(value));
-                const float code = round_e4m3(quotient(value, e8m0_reciprocal(byte))) * lift_e8m0(byte);
-                if (k < width) args.rounded[row * width + k] = u16(AS_BITS(code) >> 16);
-            }
+        u32 bits[4];
+        UNROLL
+        for (u32 i = 0; i < 4u; i++) {
+            x[i] = stored(x[i] * inverse * by[i], args.round);
+            bits[i] = AS_BITS(x[i]) >> 16;
         }
+        if (args.x && mine) store_fours(x, args.x + at);
+        if (args.plain && mine) {
+            ((GLOBAL u32*)(args.plain + at))[0] = bits[0] | bits[1] << 16;
+            ((GLOBAL u32*)(args.plain + at))[1] = bits[2] | bits[3] << 16;
+        }
+        if (args.rounded) store_coded_fours(x, mine, args.rounded + at);
         return;
     }
     const u32 warp = lane / 32u, own = lane % 32u;

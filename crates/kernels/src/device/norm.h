@@ -5,6 +5,9 @@ DEVICE float inverse_rms(float sum, u32 count, float eps) {
     return 1.0f / SQRT(sum / float(count) + eps);
 }
 
+// Channels of a lane on their way at a time.
+#define NORM_EACH 10u
+
 KERNEL(rmsnorm, RmsnormArgs) {
     SHARED(float, part, GROUP_WARPS);
     const u32 lane = LANE;
@@ -13,10 +16,28 @@ KERNEL(rmsnorm, RmsnormArgs) {
     GLOBAL const float* x = args.x + row * args.width;
     GLOBAL float* out = args.out + u64(GROUP_X) * args.width;
     float sum = 0.0f;
-    for (u32 k = lane; k < args.width; k += GROUP_LANES) sum = FMA(x[k], x[k], sum);
+    for (u32 first = lane; first < args.width; first += NORM_EACH * GROUP_LANES) {
+        float held[NORM_EACH];
+        UNROLL
+        for (u32 i = 0; i < NORM_EACH; i++) held[i] = first + i * GROUP_LANES < args.width ? x[first + i * GROUP_LANES] : 0.0f;
+        UNROLL
+        for (u32 i = 0; i < NORM_EACH; i++) sum = FMA(held[i], held[i], sum);
+    }
     const float inverse = inverse_rms(group_sum(sum, part, lane), args.width, args.eps);
     u32 last = args.width;
     if (PLANTED(FAULT_NORM_UNWRITTEN)) last -= 1u;
-    for (u32 k = lane; k < last; k += GROUP_LANES)
-        out[k] = stored(x[k] * inverse * args.weight[k], args.round);
+    for (u32 first = lane; first < last; first += NORM_EACH * GROUP_LANES) {
+        float held[NORM_EACH], by[NORM_EACH];
+        UNROLL
+        for (u32 i = 0; i < NORM_EACH; i++) {
+            const u32 k = first + i * GROUP_LANES;
+            held[i] = k < last ? x[k] : 0.0f;
+            by[i] = k < last ? args.weight[k] : 0.0f;
+        }
+        UNROLL
+        for (u32 i = 0; i < NORM_EACH; i++) {
+            const u32 k = first + i * GROUP_LANES;
+            if (k < last) out[k] = stored(held[i] * inverse * by[i], args.round);
+        }
+    }
 }

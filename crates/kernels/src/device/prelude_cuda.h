@@ -52,6 +52,16 @@ typedef long long i64;
 #define SQRT(x) __fsqrt_rn(x)
 #define AS_BITS(x) __float_as_uint(x)
 #define AS_FLOAT(x) __uint_as_float(x)
+#define QUOTIENT(a, b) normal_quotient(a, b)
+// The way that a division goes where no step of it leaves the normal numbers.
+static __device__ __forceinline__ float normal_quotient(float a, float b) {
+    float by;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(by) : "f"(b));
+    by = FMA(by, FMA(-b, by, 1.0f), by);
+    float q = a * by;
+    q = FMA(by, FMA(-b, q, a), q);
+    return FMA(by, FMA(-b, q, a), q);
+}
 #define NEAREST_BF16(x) nearest_bf16(x)
 static __device__ __forceinline__ float nearest_bf16(float x) {
     u32 bits;

@@ -45,6 +45,7 @@ typedef long long i64;
 #define SHUFFLE_XOR(value, mask) finback::shuffle_xor(value, mask)
 #define WARP_MAX(x) finback::warp_max(x)
 #define FMA(a, b, c) __builtin_fmaf(a, b, c)
+#define QUOTIENT(a, b) ((a) / (b))
 #define SQRT(x) __builtin_sqrtf(x)
 #define AS_BITS(x) finback::cast<u32>(x)
 #define AS_FLOAT(x) finback::cast<float>(x)

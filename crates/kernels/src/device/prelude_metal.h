@@ -37,6 +37,7 @@ typedef long i64;
 #define SHUFFLE_XOR(value, mask) simd_shuffle_xor(value, mask)
 #define WARP_MAX(x) simd_max(x)
 #define FMA(a, b, c) fma(a, b, c)
+#define QUOTIENT(a, b) ((a) / (b))
 #define SQRT(x) precise::sqrt(x)
 #define AS_BITS(x) as_type<u32>(x)
 #define AS_FLOAT(x) as_type<float>(x)

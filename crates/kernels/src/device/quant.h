@@ -57,6 +57,39 @@ DEVICE void store_e2m1_halves(float x, u32 lane, GLOBAL u8* nibbles, GLOBAL u8* 
     if (lane % 16u == 0) scales[lane % 32u / 16u] = u8(scale);
 }
 
+// Four channels that lie side by side, a block of 32 in eight lanes, as bf16 rounded to e4m3 as an FP8 or FP4 linear's
+// input is. Every lane of the warp comes, those that have channels of the row store.
+DEVICE void store_coded_fours(THREAD const float* x, bool mine, GLOBAL u16* out) {
+    u32 amax = 0;
+    UNROLL
+    for (u32 i = 0; i < 4u; i++) amax = max_bits(amax, AS_BITS(x[i]) & 0x7fffffffu);
+    amax = max_bits(amax, SHUFFLE_XOR(amax, 4u));
+    amax = max_bits(amax, SHUFFLE_XOR(amax, 2u));
+    amax = max_bits(amax, SHUFFLE_XOR(amax, 1u));
+    const u32 byte = e4m3_scale_of(amax);
+    const float by = e8m0_reciprocal(byte), lift = lift_e8m0(byte);
+    u32 bits[4];
+    UNROLL
+    for (u32 i = 0; i < 4u; i++) bits[i] = AS_BITS(round_e4m3(quotient(x[i], by)) * lift) >> 16;
+    if (!mine) return;
+    ((GLOBAL u32*)out)[0] = bits[0] | bits[1] << 16;
+    ((GLOBAL u32*)out)[1] = bits[2] | bits[3] << 16;
+}
+
+// Four values that lie side by side, their address a multiple of 16 bytes.
+DEVICE void load_fours(GLOBAL const float* from, THREAD float* x) {
+    const Bytes16 bytes = LOAD16(from);
+    UNROLL
+    for (u32 i = 0; i < 4u; i++) x[i] = AS_FLOAT(bytes.word[i]);
+}
+
+DEVICE void store_fours(THREAD const float* x, GLOBAL float* to) {
+    Bytes16 bytes;
+    UNROLL
+    for (u32 i = 0; i < 4u; i++) bytes.word[i] = AS_BITS(x[i]);
+    *(GLOBAL Bytes16*)to = bytes;
+}
+
 // Rows to e4m3 codes with one e8m0 scale for 32 channels: the input of an FP8 or FP4 linear. One
 // group a row and slice, one warp a block.
 KERNEL(quantise, QuantiseArgs) {

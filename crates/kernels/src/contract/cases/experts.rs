@@ -1,6 +1,6 @@
 //! The router, the order by expert, and what lies between the experts' products.
 
-use finback_numerics::math;
+use finback_numerics::{bf16, math};
 
 use super::super::case::{Addresses, Case, Gate, Rule, Want, bytes};
 use super::super::data::{Data, UNIT, gamma, group_depth, near, nears};
@@ -19,8 +19,9 @@ pub fn cases() -> Vec<Case> {
         group_routes("group_routes", 60, 3, 20),
         group_routes("tile_group_routes", 5, 3, 8),
         group_routes("tile_group_routes", 700, 6, 384),
-        swiglu(true, 10.0),
-        swiglu(false, 0.0),
+        swiglu(true, 10.0, false),
+        swiglu(true, 10.0, true),
+        swiglu(false, 0.0, true),
         sum_experts(),
     ]
 }
@@ -279,7 +280,7 @@ fn group_routes(kernel: &'static str, rows: usize, topk: usize, experts: usize) 
         .fault("GROUP_UNSTABLE", Gate::Reference)
 }
 
-fn swiglu(weighted: bool, limit: f32) -> Case {
+fn swiglu(weighted: bool, limit: f32, coded: bool) -> Case {
     let (rows, width) = (3, 544);
     let mut data = Data::new(63);
     let (gate, up) = (data.floats(rows * width, 15.0), data.floats(rows * width, 15.0));
@@ -298,27 +299,30 @@ fn swiglu(weighted: bool, limit: f32) -> Case {
                 near(value, value.abs() * gamma(8), true)
             })
             .collect();
+        if !coded {
+            return vec![Want::Near(values)];
+        }
         // A code is within half a step of 2^-3 of its value, and of the smallest code of its block.
-        let coded = values.chunks(32).flat_map(|block| {
+        let codes = values.chunks(32).flat_map(|block| {
             let most = block.iter().fold(0.0, |most: f64, v| most.max(v.0.abs() + v.1));
             block.iter().map(move |v| (v.0, v.1 + (v.0.abs() + v.1) / 16.0 + most / 65536.0))
         });
-        let coded = Want::NearHalf(coded.collect());
-        vec![Want::Near(values), coded]
+        vec![Want::NearHalf(codes.collect())]
     };
-    let case = Case::new("swiglu", format!("{rows} rows of {width}, limit {limit}"), rows)
+    let kind = if coded { "coded" } else { "as they are" };
+    let case = Case::new("swiglu", format!("{rows} rows of {width}, limit {limit}, {kind}"), rows)
         .row("gate", &gate)
         .row("up", &up)
         .row("weights", &weights)
-        .out("out", width * 4)
-        .out("coded", width * 2)
+        .out("out", if coded { width * 2 } else { width * 4 })
         .launch(move |at, rows| {
+            let out = at.of("out");
             let args = SwigluArgs {
                 gate: at.of("gate"),
                 up: at.of("up"),
                 weights: at.of("weights"),
-                out: at.of("out"),
-                coded: at.of("coded"),
+                out: if coded { 0 } else { out },
+                coded: if coded { out } else { 0 },
                 width: word(width),
                 weighted: weighted.into(),
                 limit,
@@ -326,9 +330,24 @@ fn swiglu(weighted: bool, limit: f32) -> Case {
             };
             (args.bytes(), [word(rows.len()), word(width).div_ceil(512)])
         })
-        .want(want)
-        .strike("gate", 130, f32::NAN, Rule::NanAt("out", 130))
-        .strike("up", 130, f32::NAN, Rule::NanAt("out", 130));
+        .want(want);
+    let case = if coded {
+        // A NaN takes its block along.
+        let block = |before: &[u8], after: &[u8]| {
+            let halves = after[256..320].as_chunks::<2>().0;
+            let broken = halves.iter().all(|half| bf16::lift(u16::from_ne_bytes(*half)).is_nan());
+            broken && before[..256] == after[..256] && before[320..] == after[320..]
+        };
+        case.strike("gate", 130, f32::NAN, Rule::Check("out", block))
+            .fault("QUANT_WRONG_SCALE", Gate::Reference)
+    } else {
+        case.strike("gate", 130, f32::NAN, Rule::NanAt("out", 130)).strike(
+            "up",
+            130,
+            f32::NAN,
+            Rule::NanAt("out", 130),
+        )
+    };
     if limit > 0.0 { case.fault("SWIGLU_NO_LIMIT", Gate::Reference) } else { case }
 }
 
