@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use anyhow::Context;
+use finback_kernels::manifest::Kernel;
 use finback_kernels::tape::Tape;
 use finback_model::{ModelRunner, Runner, Start, Window};
 use finback_ops::{ModelSpec, Sampling};
@@ -70,8 +71,9 @@ pub fn measure(
         let device = watch.time(&tape, plan.rounds)?;
         let mut classes = Vec::new();
         for class in Class::ALL {
-            let part = tape.part(|_, kernel| Class::of(kernel) == class);
-            classes.push((class, part.len(), watch.time(&part, plan.rounds)?));
+            let wanted = |_, kernel| Class::of(kernel) == class;
+            let launches = tape.part(wanted).len();
+            classes.push((class, launches, watch.alone(&tape, plan.rounds, wanted)?));
         }
         let pass = (spec, slots * rows, same);
         let whole = release::round(watch, &tape, plan.rounds, pass, (wall, device))?;
@@ -165,8 +167,9 @@ pub fn kernels(
     names.dedup();
     let mut found = Vec::new();
     for name in names {
-        let part = tape.part(|_, kernel| kernel.name == name);
-        found.push((name, part.len(), watch.time(&part, times)?));
+        let wanted = |_, kernel: &Kernel| kernel.name == name;
+        let launches = tape.part(wanted).len();
+        found.push((name, launches, watch.alone(tape, times, wanted)?));
     }
     found.sort_by(|a, b| b.2.total_cmp(&a.2));
     Ok(found)

@@ -50,8 +50,9 @@ pub fn measure(
         at += rows;
         let mut classes = Vec::new();
         for class in Class::ALL {
-            let part = tape.part(|_, kernel| Class::of(kernel) == class);
-            classes.push((class, part.len(), watch.time(&part, 2)?));
+            let wanted = |_, kernel| Class::of(kernel) == class;
+            let launches = tape.part(wanted).len();
+            classes.push((class, launches, watch.alone(&tape, 2, wanted)?));
         }
         let launches = tape.len();
         let kernels = kernels(watch, &tape, 2)?;

@@ -125,7 +125,7 @@ fn factor(
     if sites != wanted {
         return Ok(None);
     }
-    let time = |part| watch.time(&tape.part(|at, _| labels.get(at) == Some(&part)), times);
+    let time = |part| watch.alone(tape, times, |at, _| labels.get(at) == Some(&part));
     let (rest, engram) = (time(Part::Rest)?, time(Part::Engram)?);
     let (mut measured, mut weighted) = (rest + engram, rest + ENGRAMS / engrams(spec) * engram);
     for (layer, share) in shares.iter().enumerate() {
