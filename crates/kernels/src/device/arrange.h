@@ -119,18 +119,15 @@ KERNEL(arrange_bf16, ArrangeArgs) {
 }
 
 // Rows as the right operand of a product: bf16, after the model's rounding to e4m3 with one power of
-// two for 32 inputs where `coded`. One group a row and slice, one warp a block.
+// two for 32 inputs where `coded`. Rows begin at multiples of 16 bytes and are whole blocks of 32. One group a row
+// and slice, a lane four inputs side by side.
 KERNEL(operand, OperandArgs) {
-    const u32 lane = LANE, slice = GROUP_Y;
+    const u32 lane = LANE, at = GROUP_Y * SLICE_CHANNELS + lane * 4u;
     const u64 row = GROUP_X;
-    GLOBAL u16* out = (GLOBAL u16*)args.out + row * args.out_stride;
-    for (u32 block = slice_first(slice, lane) / 32u; block < slice_end(slice, args.width) / 32u; block += GROUP_WARPS) {
-        const u32 at = block * 32u + lane % 32u;
-        float x = args.x[row * args.x_stride + at];
-        if (args.coded != 0) {
-            const u32 byte = e4m3_scale_of(warp_amax(x));
-            x = byte == 255u ? not_a_number() : round_e4m3(quotient(x, e8m0_reciprocal(byte))) * lift_e8m0(byte);
-        }
-        out[at] = u16(AS_BITS(round_bf16(x)) >> 16);
-    }
+    const bool mine = at < args.width;
+    GLOBAL u16* out = (GLOBAL u16*)args.out + row * args.out_stride + at;
+    float x[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    if (mine) load_fours(args.x + row * args.x_stride + at, x);
+    if (args.coded != 0) store_coded_fours(x, mine, out);
+    else if (mine) store_plain_fours(x, out);
 }

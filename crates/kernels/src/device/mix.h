@@ -334,17 +334,10 @@ KERNEL(hyper_norm, HyperNormArgs) {
         if (mine) load_fours(args.norm + k, by);
         hyper_load(parts, count, args.slices, mixes + 1u, lane % 32u, part);
         const float inverse = inverse_rms(warp_sum(hyper_added(part)), width, args.eps);
-        u32 bits[4];
         UNROLL
-        for (u32 i = 0; i < 4u; i++) {
-            x[i] = stored(x[i] * inverse * by[i], args.round);
-            bits[i] = AS_BITS(x[i]) >> 16;
-        }
+        for (u32 i = 0; i < 4u; i++) x[i] = stored(x[i] * inverse * by[i], args.round);
         if (args.x && mine) store_fours(x, args.x + at);
-        if (args.plain && mine) {
-            ((GLOBAL u32*)(args.plain + at))[0] = bits[0] | bits[1] << 16;
-            ((GLOBAL u32*)(args.plain + at))[1] = bits[2] | bits[3] << 16;
-        }
+        if (args.plain && mine) store_plain_fours(x, args.plain + at);
         if (args.rounded) store_coded_fours(x, mine, args.rounded + at);
         return;
     }

@@ -57,6 +57,18 @@ DEVICE void store_e2m1_halves(float x, u32 lane, GLOBAL u8* nibbles, GLOBAL u8* 
     if (lane % 16u == 0) scales[lane % 32u / 16u] = u8(scale);
 }
 
+// Four bf16 values that lie side by side, given by their bits as f32.
+DEVICE void store_halves(THREAD const u32* bits, GLOBAL u16* out) {
+    ((GLOBAL u32*)out)[0] = bits[0] >> 16 | (bits[1] & 0xffff0000u);
+    ((GLOBAL u32*)out)[1] = bits[2] >> 16 | (bits[3] & 0xffff0000u);
+}
+DEVICE void store_plain_fours(THREAD const float* x, GLOBAL u16* out) {
+    u32 bits[4];
+    UNROLL
+    for (u32 i = 0; i < 4u; i++) bits[i] = AS_BITS(round_bf16(x[i]));
+    store_halves(bits, out);
+}
+
 // Four channels that lie side by side, a block of 32 in eight lanes, as bf16 rounded to e4m3 as an FP8 or FP4 linear's
 // input is. Every lane of the warp comes, those that have channels of the row store.
 DEVICE void store_coded_fours(THREAD const float* x, bool mine, GLOBAL u16* out) {
@@ -70,10 +82,8 @@ DEVICE void store_coded_fours(THREAD const float* x, bool mine, GLOBAL u16* out)
     const float by = e8m0_reciprocal(byte), lift = lift_e8m0(byte);
     u32 bits[4];
     UNROLL
-    for (u32 i = 0; i < 4u; i++) bits[i] = AS_BITS(round_e4m3(quotient(x[i], by)) * lift) >> 16;
-    if (!mine) return;
-    ((GLOBAL u32*)out)[0] = bits[0] | bits[1] << 16;
-    ((GLOBAL u32*)out)[1] = bits[2] | bits[3] << 16;
+    for (u32 i = 0; i < 4u; i++) bits[i] = AS_BITS(round_e4m3(quotient(x[i], by)) * lift);
+    if (mine) store_halves(bits, out);
 }
 
 // Four values that lie side by side, their address a multiple of 16 bytes.
