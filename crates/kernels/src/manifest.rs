@@ -143,15 +143,15 @@ kernels! {
         tile_fp8_few: TileArgs, 512, SHARED;
         tile_fp8_some: TileArgs, 512, SHARED;
         tile_fp8_pair: TileArgs, 512, SHARED;
-        tile_fp8_many: TileArgs, 256, 103_424;
+        tile_fp8_many: TileArgs, 384, SHARED;
         tile_fp4_few: TileArgs, 512, SHARED;
         tile_fp4_some: TileArgs, 512, SHARED;
         tile_fp4_pair: TileArgs, 512, SHARED;
-        tile_fp4_many: TileArgs, 256, 87_040;
+        tile_fp4_many: TileArgs, 384, SHARED;
         tile_bf16_few: TileArgs, 512, SHARED;
         tile_bf16_some: TileArgs, 512, SHARED;
         tile_bf16_pair: TileArgs, 512, SHARED;
-        tile_bf16_many: TileArgs, 256, 132_096;
+        tile_bf16_many: TileArgs, 384, SHARED;
         tile_attend_scores: TileAttendArgs, 256, 0;
         tile_attend_mix: TileAttendArgs, 256, 89_664;
         tile_attend_many: TileAttendArgs, 256, 232_448;

@@ -18,8 +18,10 @@ pub const FEW_ROWS: usize = 32;
 const FEW_GROUPS: usize = 512;
 /// Warps of a group of those products, which is the most slices of a sum.
 const WARPS: usize = 16;
-/// Outputs and rows of a group of the products of many rows.
-const MANY: (usize, usize) = (128, 128);
+/// Outputs of a piece of the products of many rows, and the fewest of its rows where there are more.
+const MANY: (usize, usize) = (128, 96);
+/// Most groups of one.
+const MANY_GROUPS: usize = 1024;
 /// Shared memory that a group may ask for.
 pub const SHARED: u32 = 232_448;
 
@@ -260,7 +262,7 @@ impl Tiles {
             (_, false) => [Way::Some, Way::Few, Way::Pair],
         };
         let few = ways.into_iter().find_map(|way| self.few(weight, rows, groups, width, way));
-        few.or_else(|| self.many(weight, rows, groups))
+        few.or_else(|| self.many(weight, rows, groups, width))
     }
 
     /// The product of up to [`FEW_ROWS`] rows in this way; `None` where it does not take them.
@@ -289,14 +291,22 @@ impl Tiles {
     }
 
     /// The product of any number of rows.
-    pub fn many(&self, weight: u64, rows: &Rows, groups: &Groups) -> Option<Planned<TileArgs>> {
+    pub fn many(
+        &self,
+        weight: u64,
+        rows: &Rows,
+        groups: &Groups,
+        width: u32,
+    ) -> Option<Planned<TileArgs>> {
+        if groups.count() > MANY_GROUPS {
+            return None;
+        }
         let args = self.args(weight, rows, groups);
-        let parts = match groups {
-            Groups::Some { .. } => 1,
-            _ => word(rows.rows.div_ceil(MANY.1)),
-        };
+        // At most so many pieces: how the groups are cut is known on the device.
+        let parts = word(rows.rows.div_ceil(MANY.1));
         let names = ["tile_fp8_many", "tile_fp4_many", "tile_bf16_many"];
-        let grid = [word(self.outputs.div_ceil(MANY.0)), args.groups_max * parts];
+        let pieces = word(self.outputs.div_ceil(MANY.0)) * args.groups_max * parts;
+        let grid = [pieces.min(width), 1];
         Some((manifest::kernel(self.named(names))?, args, grid))
     }
 
@@ -419,11 +429,11 @@ mod tests {
         assert_eq!(kernel(&tiles, 1, &Groups::One), ("tile_fp8_some", 1, [132, 1]));
         assert_eq!(kernel(&tiles, 24, &Groups::One), ("tile_fp8_pair", 24, [66, 2]));
         assert_eq!(kernel(&tiles, 33, &Groups::One), ("tile_fp8_many", 33, [14, 1]));
-        assert_eq!(kernel(&tiles, 4096, &Groups::One).2, [14, 32]);
+        assert_eq!(kernel(&tiles, 4096, &Groups::One).2, [132, 1]);
         let experts = |count| Groups::Some { groups: 256, count, list: 0 };
         assert_eq!(kernel(&tiles, 6, &experts(36)), ("tile_fp8_few", 6, [132, 1]));
         assert_eq!(kernel(&tiles, 24, &experts(144)), ("tile_fp8_few", 8, [132, 1]));
-        assert_eq!(kernel(&tiles, 40, &experts(240)), ("tile_fp8_many", 40, [14, 240]));
+        assert_eq!(kernel(&tiles, 40, &experts(240)), ("tile_fp8_many", 40, [132, 1]));
         // Five slices are not two halves.
         let odd = Tiles::new(format::FP8, 32, 1280, 64).unwrap();
         assert_eq!(kernel(&odd, 24, &Groups::One).0, "tile_fp8_some");

@@ -1,77 +1,197 @@
-// Products of many rows: bound by the tensor cores.
+// Products of many rows.
 //
-// A block has 8 warps and does 128 outputs times up to 128 rows: a warp 16 outputs, all rows. Steps of
-// 64 inputs go through MANY_STAGES stages of shared memory. Weights are lifted to registers while the
-// step before multiplies. One instruction of a warpgroup multiplies 64 outputs, 16 inputs and all rows;
-// its sums have the bits of `multiply`'s, which a contract case holds.
+// A group takes pieces of work, 128 outputs times some rows, one after another. One of its three
+// warpgroups brings steps of 64 inputs into a ring of shared memory and runs ahead, into the next piece
+// too. The other two do 64 outputs each: while the tensor cores multiply by a step's weights, the warps
+// lift the next one's to registers. An instruction multiplies 64 outputs, 16 inputs and all rows; its
+// sums have the bits of `multiply`'s, which a contract case holds.
 #pragma once
 #ifdef HOPPER
 
-#define MANY_THREADS 256u
-#define MANY_STAGES 4u
-#define MANY_ROWS 128u
+#define MANY_OUTPUTS 128u
+#define MANY_THREADS 384u
+#define MANY_WARPS 8u    // warps that multiply, a tile each
+#define MANY_BRING 128u  // lanes that bring
+#define MANY_PANEL 16u   // outputs whose pieces are done together, in MANY_OUTPUTS
+#define MANY_GROUPS 1024u
 
-// Of rows of 128 bytes whose 16-byte pieces lie at piece ^ (row % 8).
+// Most rows of a piece. Experts have few each: their pieces have a size for half as many too.
+template <u32 F> DEVICE constexpr u32 many_rows() { return F == FORMAT_FP4 ? 96u : 128u; }
+
+// Of rows of 128 bytes whose 16-byte parts lie at part ^ (row % 8).
 DEVICE u64 rows_descriptor(u32 at) {
     return u64((at & 0x3ffffu) >> 4) | (u64(1u) << 16) | (u64(64u) << 32) | (u64(1u) << 62);
 }
 
-// Where a thread's 16-byte pieces of the rows come from, counted in such pieces; all ones: no row.
-template <u32 N> struct ManyRows {
-    u32 at[N / 32u];
+// A stage of the ring has the rows, then the tiles. Both counts fit beside the rest in 227 KiB.
+template <u32 F> DEVICE constexpr u32 many_stage() {
+    return (many_rows<F>() * 128u + MANY_WARPS * step_bytes<F>() + 1023u) / 1024u * 1024u;
+}
+template <u32 F> DEVICE constexpr u32 many_stages() { return F == FORMAT_BF16 ? 6u : 8u; }
+
+// Rows `first` to `first + rows` of a group, by a weight's tiles from `tile` on. No rows: the end.
+struct Piece {
+    u32 group, expert, start, first, rows, tile;
 };
 
-template <u32 F, u32 N>
-DEVICE void many_load(const TileArgs& args, GLOBAL const u8* weights, const ManyRows<N>& rows, u32 step, u32 stage_at, u32 warp,
-    u32 lane) {
-    const u32 own = stage_at + MANY_ROWS * 128u + warp * step_bytes<F>();
-    GLOBAL const u8* from = weights + u64(step) * step_bytes<F>();
-#pragma unroll
-    for (u32 i = 0; i < step_bytes<F>() / 512u; i++) copy16(own + i * 512u + lane * 16u, from + i * 512u + lane * 16u);
-    if (F == FORMAT_FP4 && lane < 2u) copy16(own + 512u + lane * 16u, from + 512u + lane * 16u);
-    const u32 to = stage_at + LANE / 8u * 128u + (LANE % 8u ^ LANE / 8u % 8u) * 16u;
-#pragma unroll
-    for (u32 i = 0; i < N / 32u; i++) {
-        const u32 at = rows.at[i];
-        GLOBAL const u8* row = args.x + u64(at + step * 8u) * 16u;
-        copy16_of(to + i * 4096u, at == 0xffffffffu ? args.x : row, at == 0xffffffffu ? 0u : 16u);
-    }
+// A piece in shared memory, beside a signal that it is there and one that it is read.
+#define MANY_PIECES 2u
+#define MANY_PIECE 64u
+DEVICE u32 piece_there(u32 at) { return at + 32u; }
+DEVICE u32 piece_read(u32 at) { return at + 40u; }
+DEVICE void store_piece(u32 at, const Piece& piece) {
+    store_word(at, piece.group);
+    store_word(at + 4u, piece.expert);
+    store_word(at + 8u, piece.start);
+    store_word(at + 12u, piece.first);
+    store_word(at + 16u, piece.rows);
+    store_word(at + 20u, piece.tile);
+}
+DEVICE Piece load_piece(u32 at) {
+    return Piece{load_word(at), load_word(at + 4u), load_word(at + 8u), load_word(at + 12u), load_word(at + 16u), load_word(at + 20u)};
 }
 
-template <u32 F, u32 N>
-DEVICE void many_tile(const TileArgs& args, u32 group, u32 start, u32 first, u32 rows, u32 base) {
-    const u32 lane = LANE % 32u, warp = LANE / 32u;
-    const u32 steps = args.inputs / 64u, length = steps / args.slices, tiles = (args.outputs + 15u) / 16u;
-    const u32 tile = GROUP_X * 8u + warp, held = tile < tiles ? tile : tiles - 1u;
-    const u32 expert = args.groups ? args.groups[group * 3u] : group;
-    GLOBAL const u8* all = args.weight + expert * args.expert_bytes;
-    GLOBAL const u8* weights = all + u64(held) * steps * step_bytes<F>();
-    const u32 stage_bytes = MANY_ROWS * 128u + 8u * step_bytes<F>();
-    const u32 exponents = base + MANY_STAGES * ((stage_bytes + 1023u) / 1024u * 1024u) + warp * steps * 2u;
-    const u32 apart = (stage_bytes + 1023u) / 1024u * 1024u;
-    if (F == FORMAT_FP8) {
-        GLOBAL const u8* scales = all + u64(tiles) * steps * 1024u + u64(held) * steps * 2u;
-        for (u32 i = lane; i < steps; i += 32u) {
-            const u32 pair = *reinterpret_cast<GLOBAL const u16*>(scales + i * 2u);
-            store_half(exponents + i * 2u, pair);
-        }
-    }
-    ManyRows<N> from;
+// A place in the ring; `parity` turns with each round.
+template <u32 F> struct ManyRing {
+    u32 base, full, free, stage, parity;
+};
+template <u32 F> DEVICE u32 stage_of(const ManyRing<F>& ring) { return ring.base + ring.stage * many_stage<F>(); }
+template <u32 F> DEVICE void next_stage(ManyRing<F>& ring) {
+    ring.stage++;
+    if (ring.stage < many_stages<F>()) return;
+    ring.stage = 0;
+    ring.parity ^= 1u;
+}
+
+// Writes the parts of the rows before each group's, and at the end all; every lane of the group.
+DEVICE void many_parts(const TileArgs& args, u32 most, u32 at) {
+    const u32 lane = LANE % 32u, each = (args.groups_max + 31u) / 32u;
+    for (u32 i = LANE; i < args.groups_max; i += MANY_THREADS)
+        store_word(at + i * 4u, (args.groups[i * 3u + 2u] - args.groups[i * 3u + 1u] + most - 1u) / most);
+    __syncthreads();
+    if (LANE < 32u) {
+        u32 own = 0;
+        for (u32 i = lane * each; i < least(args.groups_max, lane * each + each); i++) own += load_word(at + i * 4u);
+        u32 before = own;
 #pragma unroll
-    for (u32 i = 0; i < N / 32u; i++) {
-        const u32 row = first + LANE / 8u + i * 32u;
-        from.at[i] = 0xffffffffu;
-        if (row < rows) {
-            const u32 place = start + row - (PLANTED(FAULT_TILE_NEIGHBOUR_ROW) && row > 0 ? 1u : 0u);
-            const u64 at = u64(args.list ? args.list[place] : place) * args.x_stride + u64(group) * args.x_step;
-            from.at[i] = u32(at / 8u) + LANE % 8u;
+        for (u32 apart = 1; apart < 32u; apart *= 2u) {
+            const u32 other = __shfl_up_sync(0xffffffffu, before, apart);
+            if (lane >= apart) before += other;
+        }
+        if (lane == 31u) store_word(at + args.groups_max * 4u, before);
+        before -= own;
+        for (u32 i = lane * each; i < least(args.groups_max, lane * each + each); i++) {
+            const u32 parts = load_word(at + i * 4u);
+            store_word(at + i * 4u, before);
+            before += parts;
         }
     }
     __syncthreads();
+}
+
+// The pieces of this group, in order. Those that run at once share rows and weights.
+template <u32 F, class Do> DEVICE void many_pieces(const TileArgs& args, u32 before, const Do& one) {
+    const u32 across = (args.outputs + MANY_OUTPUTS - 1u) / MANY_OUTPUTS, most = many_rows<F>();
+    const u32 parts = args.groups ? load_word(before + args.groups_max * 4u) : (args.rows + most - 1u) / most;
+    const u32 all = across * parts * (args.groups ? 1u : args.groups_max);
+    for (u32 at = GROUP_X; at < all; at += GROUPS_X) {
+        Piece piece;
+        u32 column = at % across, part = at / across, rows = args.rows;
+        if (args.groups) {
+            u32 low = 0, high = args.groups_max;
+            while (high - low > 1u) {
+                const u32 middle = (low + high) / 2u;
+                if (load_word(before + middle * 4u) <= part) low = middle;
+                else high = middle;
+            }
+            piece.group = low;
+            piece.expert = args.groups[low * 3u];
+            piece.start = args.groups[low * 3u + 1u];
+            part -= load_word(before + low * 4u);
+            rows = args.groups[low * 3u + 2u] - piece.start;
+        } else {
+            const u32 within = at % (across * parts), panel = within / (MANY_PANEL * parts) * MANY_PANEL;
+            const u32 wide = least(across - panel, MANY_PANEL), place = within - panel * parts;
+            piece.group = piece.expert = at / (across * parts);
+            piece.start = 0;
+            column = panel + place % wide;
+            part = place / wide;
+        }
+        piece.tile = column * MANY_WARPS;
+        piece.first = part * most;
+        piece.rows = least(rows - piece.first, most);
+        one(piece);
+    }
+}
+
+// Brings the steps of all pieces, and says what the pieces are.
+template <u32 F> DEVICE void many_bring(const TileArgs& args, ManyRing<F> ring, u32 pieces, u32 before) {
+    const u32 thread = LANE % MANY_BRING;
+    // 16-byte parts of a tile's step, and of all tiles'.
+    const u32 parts = step_bytes<F>() / 16u, all = MANY_WARPS * parts;
+    const u32 steps = args.inputs / 64u, tiles = (args.outputs + 15u) / 16u;
+    u32 count = 0;
+    const auto say = [&](const Piece& piece) {
+        const u32 at = pieces + count % MANY_PIECES * MANY_PIECE;
+        if (thread == 0) {
+            signal_wait(piece_read(at), count / MANY_PIECES % 2u ^ 1u);
+            store_piece(at, piece);
+            signal_arrive<1u>(piece_there(at));
+        }
+        count++;
+    };
+    many_pieces<F>(args, before, [&](const Piece& piece) {
+        say(piece);
+        // Where a thread's 16 bytes of each row begin, counted in such parts. Past the last row it is that one,
+        // whose sums are not kept.
+        u32 from[many_rows<F>() / 16u];
 #pragma unroll
-    for (u32 i = 0; i < MANY_STAGES - 1u; i++) {
-        if (i < steps) many_load<F, N>(args, weights, from, i, base + i * apart, warp, lane);
-        copies_commit();
+        for (u32 i = 0; i < many_rows<F>() / 16u; i++) {
+            const u32 row = piece.first + least(thread / 8u + i * 16u, piece.rows - 1u);
+            const u32 place = piece.start + row - (PLANTED(FAULT_TILE_NEIGHBOUR_ROW) && row > 0 ? 1u : 0u);
+            const u64 at = u64(args.list ? args.list[place] : place) * args.x_stride + u64(piece.group) * args.x_step;
+            from[i] = u32(at / 8u) + thread % 8u;
+        }
+        // And those of the tiles, one after another.
+        GLOBAL const u8* weights = args.weight + piece.expert * args.expert_bytes;
+        u32 tile_from[(all + MANY_BRING - 1u) / MANY_BRING];
+#pragma unroll
+        for (u32 i = 0; i < (all + MANY_BRING - 1u) / MANY_BRING; i++) {
+            const u32 part = thread + i * MANY_BRING, tile = least(piece.tile + part / parts, tiles - 1u);
+            tile_from[i] = tile * steps * parts + part % parts;
+        }
+        for (u32 step = 0; step < steps; step++) {
+            signal_wait(ring.free + ring.stage * 8u, ring.parity ^ 1u);
+            const u32 to = stage_of(ring);
+#pragma unroll
+            for (u32 i = 0; i < (all + MANY_BRING - 1u) / MANY_BRING; i++) {
+                const u32 part = thread + i * MANY_BRING;
+                if (part < all) copy16(to + many_rows<F>() * 128u + part * 16u, weights + u64(tile_from[i]) * 16u);
+                tile_from[i] += parts;
+            }
+#pragma unroll
+            for (u32 i = 0; i < many_rows<F>() / 16u; i++) {
+                const u32 row = thread / 8u + i * 16u;
+                if (i * 16u < piece.rows) copy16(to + row * 128u + (thread % 8u ^ row % 8u) * 16u, args.x + u64(from[i]) * 16u);
+                from[i] += 8u;
+            }
+            copies_arrive(ring.full + ring.stage * 8u);
+            next_stage(ring);
+        }
+    });
+    say(Piece{});
+}
+
+// A piece's sums, of up to N rows. `exponents` are the warp's own words, for the scales of its tile.
+template <u32 F, u32 N> DEVICE void many_multiply(const TileArgs& args, ManyRing<F>& ring, u32 at, u32 exponents) {
+    const u32 lane = LANE % 32u, warp = LANE / 32u;
+    const u32 steps = args.inputs / 64u, length = steps / args.slices, tiles = (args.outputs + 15u) / 16u;
+    if (F == FORMAT_FP8) {
+        const Piece piece = load_piece(at);
+        const u32 tile = least(piece.tile + warp, tiles - 1u);
+        GLOBAL const u8* scales = args.weight + piece.expert * args.expert_bytes + u64(tiles) * steps * 1024u + u64(tile) * steps * 2u;
+        for (u32 i = lane; i < steps; i += 32u) store_half(exponents + i * 2u, *reinterpret_cast<GLOBAL const u16*>(scales + i * 2u));
+        __syncwarp();
     }
     float sum[N / 2u], total[N / 2u];
     // The sum of nothing that leaves a zero its sign.
@@ -80,85 +200,102 @@ DEVICE void many_tile(const TileArgs& args, u32 group, u32 start, u32 first, u32
         sum[i] = 0.0f;
         total[i] = -0.0f;
     }
-    u32 even[4][4], odd[4][4];
-    const auto lift = [&](u32 step, u32 stage, u32 (&to)[4][4]) {
+    const auto lift = [&](u32 step, u32 (&to)[4][4]) {
+        signal_wait(ring.full + ring.stage * 8u, ring.parity);
+        copies_shown();
         const u32 pair = F == FORMAT_FP8 ? load_half(exponents + step * 2u) : 0u;
-        lift_step<F>(base + stage * apart + MANY_ROWS * 128u + warp * step_bytes<F>(), lane, pair, to);
+        lift_step<F>(stage_of(ring) + many_rows<F>() * 128u + warp * step_bytes<F>(), lane, pair, to);
     };
-    u32 stage = 0, in_slice = 0;
+    const auto done_with = [&](u32 stage) {
+        __syncwarp();
+        if (lane == 0) signal_arrive<1u>(ring.free + stage * 8u);
+    };
+    u32 in_slice = 0, before = 0;
     // Multiplies a step by `a` while the next one's weights are lifted to `next`.
     const auto one = [&](u32 step, u32 (&a)[4][4], u32 (&next)[4][4]) {
-        const u64 b = rows_descriptor(base + stage * apart);
+        const u64 rows = rows_descriptor(stage_of(ring));
         group_begin();
 #pragma unroll
-        for (u32 i = 0; i < 4u; i++) multiply_rows<N>(sum, a[i], b + i * 2u, i > 0 || in_slice > 0);
+        for (u32 i = 0; i < 4u; i++) multiply_rows<N>(sum, a[i], rows + i * 2u, i > 0 || in_slice > 0);
         group_commit();
-        stage = stage + 1u == MANY_STAGES ? 0u : stage + 1u;
-        copies_wait<MANY_STAGES - 3u>();
-        copies_shown();
-        __syncthreads();
-        // Every warp is past the step before: its stage takes new bytes.
-        const u32 ahead = step + MANY_STAGES - 1u;
-        if (ahead < steps) many_load<F, N>(args, weights, from, ahead, base + (stage + MANY_STAGES - 2u) % MANY_STAGES * apart, warp, lane);
-        copies_commit();
-        if (step + 1u < steps) lift(step + 1u, stage, next);
-        group_wait();
-        if (++in_slice == length) {
-            in_slice = 0;
-            if (PLANTED(FAULT_TILE_DROPPED_SLICE) && step + 1u == steps) return;
+        group_wait<1>();
+        if (in_slice > 0) done_with(before);
+        before = ring.stage;
+        next_stage(ring);
+        if (step + 1u < steps) lift(step + 1u, next);
+        if (++in_slice < length) return;
+        in_slice = 0;
+        group_wait<0>();
+        done_with(before);
+        if (PLANTED(FAULT_TILE_DROPPED_SLICE) && step + 1u == steps) return;
 #pragma unroll
-            for (u32 i = 0; i < N / 2u; i++) total[i] = total[i] + sum[i];
-        }
+        for (u32 i = 0; i < N / 2u; i++) settled(sum[i]);
+#pragma unroll
+        for (u32 i = 0; i < N / 2u; i++) total[i] = total[i] + sum[i];
     };
-    copies_wait<MANY_STAGES - 2u>();
-    copies_shown();
-    __syncthreads();
-    lift(0, 0, even);
+    u32 even[4][4], odd[4][4];
+    lift(0, even);
     for (u32 step = 0; step < steps; step += 2u) {
         one(step, even, odd);
         if (step + 1u < steps) one(step + 1u, odd, even);
     }
-    copies_wait<0>();
-    if (tile >= tiles) return;
-    const u32 output = tile * 16u + lane / 4u;
-    const Outputs to = outputs_of(args, group, start, output);
-    const bool one_there = output < args.outputs, two_there = output + 8u < args.outputs;
+    group_wait<0>();
+    const Piece piece = load_piece(at);
+    __syncwarp();
+    if (lane == 0) signal_arrive<1u>(piece_read(at));
+    const u32 tile = piece.tile + warp, output = tile * 16u + lane / 4u;
+    if (tile < tiles) {
+        const Outputs to = outputs_of(args, piece.group, piece.start, output);
+        const bool round = args.round != 0, one_there = output < args.outputs, two_there = output + 8u < args.outputs;
 #pragma unroll
-    for (u32 i = 0; i < N / 4u; i++) {
-        const u32 row = first + i / 2u * 8u + lane % 4u * 2u + i % 2u, at = i / 2u * 4u + i % 2u;
-        GLOBAL float* out = to.at + row * to.stride;
-        if (row < rows && one_there) out[0] = stored(total[at], args.round);
-        if (row < rows && two_there) out[8] = stored(total[at + 2u], args.round);
+        for (u32 i = 0; i < N / 4u; i++) {
+            const u32 row = i / 2u * 8u + lane % 4u * 2u + i % 2u, place = i / 2u * 4u + i % 2u;
+            GLOBAL float* out = to.at + (piece.first + row) * to.stride;
+            const float first = total[place], second = total[place + 2u];
+            if (row < piece.rows && one_there) out[0] = round ? round_bf16(first) : first;
+            if (row < piece.rows && two_there) out[8] = round ? round_bf16(second) : second;
+        }
     }
 }
 
 template <u32 F> DEVICE void many(const TileArgs& args) {
     LAUNCH_SHARED(__align__(1024) u8, shared);
-    const u32 base = (shared_address(shared) + 1023u) / 1024u * 1024u;
+    const u32 full = shared_address(shared), free = full + many_stages<F>() * 8u, pieces = full + 128u;
+    const u32 before = pieces + MANY_PIECES * MANY_PIECE, base = (before + (MANY_GROUPS + 1u) * 4u + 1023u) / 1024u * 1024u;
+    if (LANE == 0) {
+        for (u32 i = 0; i < many_stages<F>(); i++) {
+            signal_new(full + i * 8u, MANY_BRING);
+            signal_new(free + i * 8u, MANY_WARPS);
+        }
+        for (u32 i = 0; i < MANY_PIECES; i++) {
+            signal_new(piece_there(pieces + i * MANY_PIECE), 1u);
+            signal_new(piece_read(pieces + i * MANY_PIECE), MANY_WARPS);
+        }
+        signals_made();
+    }
     dependents_may_start();
     wait_for_launches_before();
-    u32 group = GROUP_Y, first = 0, start = 0, rows = args.rows, end;
-    if (args.groups) {
-        start = args.groups[group * 3u + 1u];
-        rows = args.groups[group * 3u + 2u] - start;
-        end = rows;
+    __syncthreads();
+    if (args.groups) many_parts(args, many_rows<F>(), before);
+    ManyRing<F> ring{base, full, free, 0u, 0u};
+    if (LANE >= MANY_WARPS * 32u) {
+        registers_give<88>();
+        many_bring<F>(args, ring, pieces, before);
     } else {
-        const u32 parts = (rows + MANY_ROWS - 1u) / MANY_ROWS;
-        group = GROUP_Y / parts;
-        first = GROUP_Y % parts * MANY_ROWS;
-        end = rows < first + MANY_ROWS ? rows : first + MANY_ROWS;
-    }
-    for (; first < end; first += MANY_ROWS) {
-        const u32 left = end - first;
-        if (left <= 32u) many_tile<F, 32u>(args, group, start, first, rows, base);
-        else if (left <= 64u) many_tile<F, 64u>(args, group, start, first, rows, base);
-        else if (left <= 96u) many_tile<F, 96u>(args, group, start, first, rows, base);
-        else many_tile<F, 128u>(args, group, start, first, rows, base);
-        __syncthreads();
+        registers_take<208>();
+        const u32 exponents = base + many_stages<F>() * many_stage<F>() + LANE / 32u * (args.inputs / 64u) * 2u;
+        for (u32 count = 0;; count++) {
+            const u32 at = pieces + count % MANY_PIECES * MANY_PIECE;
+            signal_wait(piece_there(at), count / MANY_PIECES % 2u);
+            const u32 rows = load_piece(at).rows;
+            if (rows == 0) break;
+            if (F == FORMAT_FP4 && rows <= 48u) many_multiply<F, 48u>(args, ring, at, exponents);
+            else many_multiply<F, many_rows<F>()>(args, ring, at, exponents);
+        }
     }
 }
 
-CUDA_FULL_KERNEL(tile_fp8_many, TileArgs, 256) { many<FORMAT_FP8>(args); }
-CUDA_FULL_KERNEL(tile_fp4_many, TileArgs, 256) { many<FORMAT_FP4>(args); }
-CUDA_FULL_KERNEL(tile_bf16_many, TileArgs, 256) { many<FORMAT_BF16>(args); }
+CUDA_FULL_KERNEL(tile_fp8_many, TileArgs, MANY_THREADS) { many<FORMAT_FP8>(args); }
+CUDA_FULL_KERNEL(tile_fp4_many, TileArgs, MANY_THREADS) { many<FORMAT_FP4>(args); }
+CUDA_FULL_KERNEL(tile_bf16_many, TileArgs, MANY_THREADS) { many<FORMAT_BF16>(args); }
 #endif

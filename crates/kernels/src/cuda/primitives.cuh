@@ -85,6 +85,7 @@ DEVICE void load_floats(u32 from, float* to) {
     asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
                  : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3]) : "r"(from));
 }
+DEVICE void store_word(u32 to, u32 x) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(x) : "memory"); }
 DEVICE void store_half(u32 to, u32 x) {
     asm volatile("st.shared.u16 [%0], %1;" ::"r"(to), "h"(u16(x)) : "memory");
 }
@@ -93,9 +94,9 @@ DEVICE void store_half(u32 to, u32 x) {
 DEVICE void copy16(u32 to, GLOBAL const void* from) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
-// The same of the first `bytes`, 0 or 16, and zeros behind them.
-DEVICE void copy16_of(u32 to, GLOBAL const void* from, u32 bytes) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+// The signal has this lane's arrival once what the lane asked for so far is there.
+DEVICE void copies_arrive(u32 signal) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(signal) : "memory");
 }
 DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Waits for all commits but the last N.

@@ -84,6 +84,7 @@ void prepare(unsigned fiber) {
     m.copies[fiber].waiting.clear();
     m.copies[fiber].commits = 0;
     m.products[fiber].waiting.clear();
+    m.products[fiber].commits = 0;
 }
 
 void shuffle_order(unsigned* order, unsigned count) {

@@ -42,7 +42,7 @@ struct Delivery {
 struct Copy {
     char* to;
     const char* from;
-    unsigned bytes, commit;
+    unsigned commit;
 };
 struct Copies {
     std::vector<Copy> waiting;
@@ -52,6 +52,7 @@ struct Copies {
 // Products of a lane of a warpgroup that are still to be done.
 struct Products {
     std::vector<RowsProduct> waiting;
+    unsigned commits, due;
 };
 
 // A stretch of a group's shared memory, which ends where a page does that no access passes.

@@ -120,10 +120,11 @@ DEVICE u32 load_word(u32 from) { return *reinterpret_cast<const u32*>(finback::s
 DEVICE void load_words(u32 from, u32* to) { memcpy(to, finback::shared_at(from, 16, 16), 16); }
 DEVICE void load_pair(u32 from, float* to) { memcpy(to, finback::shared_at(from, 8, 8), 8); }
 DEVICE void load_floats(u32 from, float* to) { memcpy(to, finback::shared_at(from, 16, 16), 16); }
+DEVICE void store_word(u32 to, u32 x) { *reinterpret_cast<u32*>(finback::shared_at(to, 4, 4)) = x; }
 DEVICE void store_half(u32 to, u32 x) { *reinterpret_cast<u16*>(finback::shared_at(to, 2, 2)) = u16(x); }
 
-DEVICE void copy16(u32 to, GLOBAL const void* from) { finback::copy(to, from, 16); }
-DEVICE void copy16_of(u32 to, GLOBAL const void* from, u32 bytes) { finback::copy(to, from, bytes); }
+DEVICE void copy16(u32 to, GLOBAL const void* from) { finback::copy(to, from); }
+DEVICE void copies_arrive(u32 signal) { finback::arrive_after_copies(signal); }
 DEVICE void copies_commit() { finback::commit_copies(); }
 template <u32 N> DEVICE void copies_wait() { finback::wait_for_copies(N); }
 DEVICE void copies_shown() {}
@@ -151,10 +152,13 @@ DEVICE void wait_for_launches_before() {}
 
 DEVICE void group_begin() {}
 DEVICE void group_commit() { finback::commit_products(); }
-DEVICE void group_wait() { finback::wait_for_products(); }
+template <u32 N = 0> DEVICE void group_wait() { finback::wait_for_products(N); }
+DEVICE void settled(float&) {}
+template <u32 N> DEVICE void registers_take() {}
+template <u32 N> DEVICE void registers_give() {}
 template <u32 N> DEVICE void multiply_rows(float (&d)[N / 2u], const u32 (&a)[4], u64 b, bool add) {
-    finback::ask_for_product(finback::RowsProduct{d, a, b, N, add, false});
+    finback::ask_for_product(finback::RowsProduct{d, a, b, N, add, false, 0});
 }
 DEVICE void multiply_columns(float (&d)[128], const u32 (&a)[4], u64 b, bool add) {
-    finback::ask_for_product(finback::RowsProduct{d, a, b, 256, add, true});
+    finback::ask_for_product(finback::RowsProduct{d, a, b, 256, add, true, 0});
 }

@@ -113,18 +113,19 @@ double right_value(unsigned long long descriptor, unsigned n, unsigned k, bool c
     return value(half);
 }
 
-// The products that 128 lanes asked for, in order.
-void multiply_all(void* const* brought, unsigned lanes) {
-    const auto of = [&](unsigned lane) -> std::vector<RowsProduct>& {
-        return static_cast<Products*>(brought[lane])->waiting;
-    };
-    for (unsigned i = 0; i < of(0).size(); i++) {
+// The products of 128 lanes whose commits are due, in order.
+void multiply_due(void* const* brought, unsigned lanes) {
+    const auto all = [&](unsigned lane) -> Products& { return *static_cast<Products*>(brought[lane]); };
+    const auto of = [&](unsigned lane) -> std::vector<RowsProduct>& { return all(lane).waiting; };
+    unsigned count = 0;
+    while (count < of(0).size() && of(0)[count].commit < all(0).due) count++;
+    for (unsigned i = 0; i < count; i++) {
         const RowsProduct& first = of(0)[i];
         double a[4][16][16];
         for (unsigned lane = 0; lane < lanes; lane++) {
             const RowsProduct* own = i < of(lane).size() ? &of(lane)[i] : nullptr;
             if (!own || own->b != first.b || own->rows != first.rows || own->add != first.add ||
-                own->columns != first.columns)
+                own->columns != first.columns || own->commit != first.commit)
                 return note(&Report::diverged);
             left_of(lane % 32, own->a, a[lane / 32]);
         }
@@ -141,7 +142,7 @@ void multiply_all(void* const* brought, unsigned lanes) {
             }
         }
     }
-    for (unsigned lane = 0; lane < lanes; lane++) of(lane).clear();
+    for (unsigned lane = 0; lane < lanes; lane++) of(lane).erase(of(lane).begin(), of(lane).begin() + count);
 }
 
 }  // namespace
@@ -205,11 +206,11 @@ bool in_shared(const void* at) {
     return false;
 }
 
-void copy(unsigned to, const void* from, unsigned bytes) {
+void copy(unsigned to, const void* from) {
     Machine& m = machine();
     Copies& own = m.copies[m.current];
     if (reinterpret_cast<unsigned long long>(from) % 16 != 0) note(&Report::outside);
-    own.waiting.push_back(Copy{shared_at(to, 16, 16), static_cast<const char*>(from), bytes, own.commits});
+    own.waiting.push_back(Copy{shared_at(to, 16, 16), static_cast<const char*>(from), own.commits});
 }
 
 void commit_copies() { machine().copies[machine().current].commits++; }
@@ -222,8 +223,7 @@ void wait_for_copies(unsigned but) {
             own.waiting[kept++] = copy;
             continue;
         }
-        memset(copy.to, 0, 16);
-        take(copy.to, copy.from, copy.bytes);
+        take(copy.to, copy.from, 16);
     }
     own.waiting.resize(kept);
 }
@@ -268,6 +268,15 @@ void send(unsigned to, const void* words, unsigned signal) {
     machine().deliveries.push_back(delivery);
 }
 
+void arrive_after_copies(unsigned signal) {
+    Copies& own = machine().copies[machine().current];
+    // The signal waits for the bytes, which come at any moment.
+    arrive(signal, 16 * static_cast<unsigned>(own.waiting.size()));
+    for (const Copy& copy : own.waiting)
+        machine().deliveries.push_back(Delivery{copy.to, copy.from, {}, 16, rank_of(signal), signal_at(signal)});
+    own.waiting.clear();
+}
+
 bool deliver() {
     std::vector<Delivery>& all = machine().deliveries;
     if (all.empty()) return false;
@@ -284,14 +293,20 @@ bool deliver() {
 }
 
 void ask_for_product(const RowsProduct& product) {
-    machine().products[machine().current].waiting.push_back(product);
+    Products& own = machine().products[machine().current];
+    own.waiting.push_back(product);
+    own.waiting.back().commit = own.commits;
 }
-// Products read their rows somewhere between commit and wait; which of the two, the launch's seed says.
+// Products read their operands somewhere between commit and wait; which of the two, the launch's seed says.
 void commit_products() {
-    if (machine().early) meet(FOUR_WARPS, multiply_all, &machine().products[machine().current]);
+    Products& own = machine().products[machine().current];
+    own.due = ++own.commits;
+    if (machine().early) meet(FOUR_WARPS, multiply_due, &own);
 }
-void wait_for_products() {
-    if (!machine().early) meet(FOUR_WARPS, multiply_all, &machine().products[machine().current]);
+void wait_for_products(unsigned but) {
+    Products& own = machine().products[machine().current];
+    own.due = own.commits < but ? 0 : own.commits - but;
+    if (!machine().early) meet(FOUR_WARPS, multiply_due, &own);
 }
 
 void multiply_warp(void* const* brought, unsigned lanes) {

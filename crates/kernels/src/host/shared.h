@@ -24,10 +24,12 @@ char* shared_at(unsigned address, unsigned bytes, unsigned alignment);
 bool in_shared(const void* at);
 
 // Copies that a lane asks for, in commits.
-// 16 bytes, of which the first `bytes`, 0 or 16, are read.
-void copy(unsigned to, const void* from, unsigned bytes);
+// 16 bytes.
+void copy(unsigned to, const void* from);
 void commit_copies();
 void wait_for_copies(unsigned but);
+// Arrives at a signal once all of them are there.
+void arrive_after_copies(unsigned signal);
 
 // A signal is a word of shared memory.
 void make_signal(unsigned signal, unsigned arrivals);
@@ -55,9 +57,10 @@ struct RowsProduct {
     bool add;
     // Whether the right operand lies by its inputs, 64 columns a row.
     bool columns;
+    unsigned commit;
 };
 void ask_for_product(const RowsProduct& product);
 void commit_products();
-void wait_for_products();
+void wait_for_products(unsigned but);
 
 }  // namespace finback

@@ -38,6 +38,9 @@ pub fn cases() -> Vec<Case> {
         cases.push(grouped(kind, By::Many));
         cases.push(diagonal(kind));
     }
+    // More outputs than are done together, and a ring that goes round within a piece.
+    cases.push(product(format::FP4, (64, 2088), 84, By::Many));
+    cases.push(product(format::FP8, (1152, 24), 84, By::Many));
     // More turns of a group than it has places for their sums.
     cases.push(product(format::BF16, (1152, 200), 9, By::Some));
     cases.push(product(format::BF16, (2304, 200), 9, By::Pair));
@@ -326,7 +329,7 @@ impl By {
             Self::Few => tiles.few(at, rows, groups, 2, Way::Few),
             Self::Some => tiles.few(at, rows, groups, 2, Way::Some),
             Self::Pair => tiles.few(at, rows, groups, 4, Way::Pair),
-            Self::Many => tiles.many(at, rows, groups),
+            Self::Many => tiles.many(at, rows, groups, 2),
         };
         planned.map_or((Vec::new(), [0, 0]), |(_, args, grid)| (args.bytes(), grid))
     }
@@ -408,7 +411,9 @@ fn product(kind: u32, shape: (usize, usize), rows: usize, by: By) -> Case {
 
 /// Rows of three weights by a list, two of them with rows.
 fn grouped(kind: u32, by: By) -> Case {
-    let (rows, inputs, outputs) = (20, 384, 40);
+    // Of many rows, more than a piece has.
+    let rows = if by == By::Many { 150 } else { 20 };
+    let (inputs, outputs) = (384, 40);
     let mut data = Data::new(80 + u64::from(kind));
     let Some(tiles) = Tiles::new(kind, 32, inputs, outputs) else {
         return Case::new(by.kernel(kind), "a shape that does not fit", 0);
