@@ -153,6 +153,20 @@ impl Backend {
         }
     }
 
+    /// The kernels of attention that a GPU takes, as `--gpu-attention` names them.
+    ///
+    /// # Errors
+    /// Sizes that it cannot run.
+    pub fn attention(
+        &self,
+        spec: &ModelSpec,
+        limits: &Limits,
+    ) -> anyhow::Result<Option<&'static str>> {
+        let Self::Gpu { devices, .. } = self else { return Ok(None) };
+        let tensor = needs(devices, spec, limits, ExpertsOn::Device)?.tensor_attention;
+        Ok(Some(if tensor { "tensor" } else { "portable" }))
+    }
+
     /// What each of several devices has of the weights; `None` where one has all.
     ///
     /// # Errors

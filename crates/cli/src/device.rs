@@ -5,7 +5,7 @@ use finback_kernels::device::{Device, DeviceError, emu, emu_with_tiles};
 use finback_kernels::seated::emu_group;
 
 use crate::demo;
-use crate::settings::table::{CACHE_DIR, GPU_ATTENTION};
+use crate::settings::table::{CACHE_DIR, GPU_ATTENTION, GPUS};
 use crate::settings::{UsageError, Values};
 
 /// The device that `flag` names.
@@ -15,7 +15,9 @@ use crate::settings::{UsageError, Values};
 pub fn open(values: &Values, flag: &str, name: &str) -> anyhow::Result<Box<dyn Device>> {
     match name {
         "emu" => {
-            let device = if tensor_attention(values) { emu_with_tiles() } else { emu() };
+            // There they cost time and gain none.
+            let asked = tensor_attention(values) && values.get(&GPU_ATTENTION) != "auto";
+            let device = if asked { emu_with_tiles() } else { emu() };
             device.map_err(|error| refused(flag, error))
         }
         "cuda" => Ok(Box::new(cuda(values, flag)?)),
@@ -61,9 +63,13 @@ fn cuda_options(values: &Values) -> anyhow::Result<Options> {
     Ok(Options { kernels: Some(kernels), tensor_attention: tensor_attention(values) })
 }
 
-/// The contract, which takes no such setting, runs every kernel.
+/// Whether kernels on tensor cores may be taken. The contract, which takes no such setting, runs every kernel.
 fn tensor_attention(values: &Values) -> bool {
-    values.get(&GPU_ATTENTION) != "portable"
+    match values.get(&GPU_ATTENTION).as_str() {
+        // They take one GPU. Commands that take no number of them use one.
+        "auto" => values.get(&GPUS) <= 1,
+        word => word != "portable",
+    }
 }
 
 /// A device that is not there is a mistake in what was asked for; any other failure is its own.

@@ -21,10 +21,10 @@ use crate::open::{self, GENERATION_FILE, Opened};
 use crate::outfile::OutFile;
 use crate::profile::Recording;
 use crate::settings::table::{
-    CHECKPOINT, CONTEXT, DECODE_SHARE, DRAFT_CONFIDENCE, DRAFT_TOKENS, ISA, MODEL_ID, NO_DRAFTS,
-    NUMERICS, PARALLEL, PLAIN_STREAMS, POOL_TOKENS, PREFILL_BUDGET, PREFILL_CHUNK, PREFILL_ORDER,
-    PROFILE_ROUNDS, PROMPT_CACHE_DIR, PROMPT_CACHE_DISK_GIB, PROMPT_CACHE_EVERY, PROMPT_CACHE_GIB,
-    QUEUE, THINKING, THREADS,
+    CHECKPOINT, CONTEXT, DECODE_SHARE, DRAFT_CONFIDENCE, DRAFT_TOKENS, GPU_ATTENTION, ISA,
+    MODEL_ID, NO_DRAFTS, NUMERICS, PARALLEL, PLAIN_STREAMS, POOL_TOKENS, PREFILL_BUDGET,
+    PREFILL_CHUNK, PREFILL_ORDER, PROFILE_ROUNDS, PROMPT_CACHE_DIR, PROMPT_CACHE_DISK_GIB,
+    PROMPT_CACHE_EVERY, PROMPT_CACHE_GIB, QUEUE, THINKING, THREADS,
 };
 use crate::settings::{UsageError, Values};
 
@@ -42,6 +42,8 @@ pub struct Prepared {
     pub defaults: Defaults,
     /// `release` or `plain`.
     pub numerics: &'static str,
+    /// The kernels of attention on a GPU: `tensor` or `portable`.
+    pub attention: Option<&'static str>,
     spec: Arc<ModelSpec>,
     limits: Limits,
     backend: Backend,
@@ -123,12 +125,14 @@ pub fn prepare(values: &Values) -> anyhow::Result<Prepared> {
     };
     let profile = values.get(&PROFILE_ROUNDS).map(PathBuf::from);
     let disk = disk(values, &opened, &backend.key(), name, drafts && spec.drafter.is_some())?;
+    let attention = backend.attention(&spec, &limits)?;
     let spec = Arc::new(spec);
     Ok(Prepared {
         opened,
         plan,
         defaults,
         numerics: name,
+        attention,
         spec,
         limits,
         backend,
@@ -161,6 +165,9 @@ impl Prepared {
             (PREFILL_BUDGET.declared.name, prefill.budget.min(prefill.chunk).to_string()),
             (PROMPT_CACHE_GIB.declared.name, format!("{}", (gib * 1000.0).round() / 1000.0)),
         ];
+        if let Some(attention) = self.attention {
+            all.push((GPU_ATTENTION.declared.name, attention.to_owned()));
+        }
         if let Backend::Cpu(options) = &self.backend {
             all.push((THREADS.declared.name, options.threads.to_string()));
             all.push((ISA.declared.name, options.isa.name().to_owned()));

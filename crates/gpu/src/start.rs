@@ -52,6 +52,8 @@ pub struct Needs {
     pub scratch: u64,
     /// Bytes of the host's memory that hold those experts, locked for the device.
     pub locked: u64,
+    /// Whether attention runs on tensor cores.
+    pub tensor_attention: bool,
 }
 
 impl Needs {
@@ -62,7 +64,7 @@ impl Needs {
 
     /// The sum and its parts, in words.
     fn text(&self) -> String {
-        let Self { weights, state, workspace, scratch, locked: _ } = *self;
+        let Self { weights, state, workspace, scratch, .. } = *self;
         let [weights, state, workspace] = [weights, state, workspace].map(gib);
         let scratch = if scratch > 0 {
             format!(", experts of a step {}", gib(scratch))
@@ -168,13 +170,14 @@ impl GpuOps {
         State::new(spec, limits, &mut memory)?;
         let state = memory.counted();
         let mut memory = Memory::Counted(0);
-        Rooms::new(spec, limits, &finds, &mut memory)?;
+        let rooms = Rooms::new(spec, limits, &finds, &mut memory)?;
         Ok(Needs {
             weights: placer.counted(),
             state,
             workspace: memory.counted() - state,
             scratch,
             locked: hosted.map_or(0, |_| maps::locked(spec)),
+            tensor_attention: rooms.wide.attend.is_some(),
         })
     }
 

@@ -27,8 +27,9 @@ pub async fn run(values: &Values) -> anyhow::Result<()> {
     })?;
     let prepared = load::prepare(values)?;
     let opened = &prepared.opened;
+    let attention = prepared.attention.map_or(String::new(), |word| format!(", {word} attention"));
     print(&format!(
-        "checkpoint {}\nmodel      {} ({} numerics)\n{}",
+        "checkpoint {}\nmodel      {} ({} numerics{attention})\n{}",
         opened.directory.display(),
         opened.model_id,
         prepared.numerics,

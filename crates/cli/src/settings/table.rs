@@ -188,19 +188,19 @@ pub static GPUS: Setting<usize> = Setting::new(Declared {
     category: Category::Resources,
     commands: ENGINE,
     help: "GPUs that share the model: each holds a part of the weights and the whole state; replies are \
-           those of one",
+           those of one with --gpu-attention portable",
     ..BASE
 });
 
 /// The kernels of attention on a GPU.
 pub static GPU_ATTENTION: Setting<String> = Setting::new(Declared {
     name: "gpu-attention",
-    kind: Kind::Choice(&["portable", "tensor"]),
-    default: "portable",
+    kind: Kind::Choice(&["auto", "portable", "tensor"]),
+    default: "auto",
     category: Category::Resources,
     commands: &[Serve, Run, Chat, Plan, Doctor, BenchRound],
-    help: "Attention and its selection on a GPU: by kernels for any, or at the release's widths on \
-           tensor cores, whose kernels were measured one by one but never in a whole model",
+    help: "Attention and its selection on a GPU: by kernels for any, or on tensor cores where those fit the \
+           widths and the numerics; auto is tensor, but portable on several GPUs. The two round differently",
     ..BASE
 });
 
