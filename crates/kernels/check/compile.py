@@ -47,6 +47,7 @@ template <class T> T shuffle_of(T, u32);
 #define AS_FLOAT(x) __builtin_astype(u32(x), float)
 #define WORD(from, i) ((GLOBAL const u32*)(from))[i]
 #define LOAD16(from) Bytes16{{WORD(from, 0), WORD(from, 1), WORD(from, 2), WORD(from, 3)}}
+#define STORE16(to, bytes) for (u32 w = 0; w < 4u; w++) ((GLOBAL u32*)(to))[w] = (bytes).word[w]
 #define PLANTED(fault) (lane_of() == (fault))
 """
 LACKS = ["generic_address_space", "program_scope_global_variables", "pipes", "device_enqueue"]

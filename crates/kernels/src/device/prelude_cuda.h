@@ -69,6 +69,7 @@ static __device__ __forceinline__ float nearest_bf16(float x) {
     return AS_FLOAT(bits);
 }
 #define LOAD16(from) (*reinterpret_cast<const Bytes16*>(from))
+#define STORE16(to, bytes) (*reinterpret_cast<Bytes16*>(to) = (bytes))
 
 // The contract plants faults: its build asks a variable of the module which. A product build has none.
 #ifdef PLANTED_AT_RUN_TIME

@@ -50,4 +50,5 @@ typedef long long i64;
 #define AS_BITS(x) finback::cast<u32>(x)
 #define AS_FLOAT(x) finback::cast<float>(x)
 #define LOAD16(from) finback::load<Bytes16>(from)
+#define STORE16(to, bytes) (*reinterpret_cast<Bytes16*>(to) = (bytes))
 #define PLANTED(fault) (finback::planted() == (fault))

@@ -42,6 +42,7 @@ typedef long i64;
 #define AS_BITS(x) as_type<u32>(x)
 #define AS_FLOAT(x) as_type<float>(x)
 #define LOAD16(from) (*reinterpret_cast<GLOBAL const Bytes16*>(from))
+#define STORE16(to, bytes) (*reinterpret_cast<GLOBAL Bytes16*>(to) = (bytes))
 
 #ifndef PLANTED_FAULT
 #define PLANTED_FAULT 0

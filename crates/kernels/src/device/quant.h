@@ -97,7 +97,7 @@ DEVICE void store_fours(THREAD const float* x, GLOBAL float* to) {
     Bytes16 bytes;
     UNROLL
     for (u32 i = 0; i < 4u; i++) bytes.word[i] = AS_BITS(x[i]);
-    *(GLOBAL Bytes16*)to = bytes;
+    STORE16(to, bytes);
 }
 
 // Rows to e4m3 codes with one e8m0 scale for 32 channels: the input of an FP8 or FP4 linear. One
