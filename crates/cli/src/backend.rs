@@ -85,7 +85,7 @@ impl Backend {
 
     /// Over these devices, one at least, which share the model.
     fn of(devices: Vec<Box<dyn Device>>, experts: ExpertsOn) -> Self {
-        // Several have the bits of one, and so its key.
+        // Several have the bits of one with the same attention, which the key names.
         let key = devices.first().map_or_else(String::new, |device| device.key());
         Self::Gpu { gpus: devices.len(), devices: Mutex::new(devices), key, experts }
     }
