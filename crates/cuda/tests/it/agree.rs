@@ -119,8 +119,7 @@ fn compared(tokenizer: &Tokenizer, numerics: Numerics) -> [Apart; 2] {
 fn the_demo_model_says_the_same_on_both_backends() {
     drop(device());
     let tokenizer = tokenizer();
-    // 99% is the aim in release numerics; a few tokens on an edge are chance.
-    for (numerics, of_thousand) in [(Numerics::PLAIN, 998), (Numerics::RELEASE, 985)] {
+    for (numerics, of_thousand) in [(Numerics::PLAIN, 1000), (Numerics::RELEASE, 990)] {
         let [device, noise] = compared(&tokenizer, numerics);
         println!("{numerics:?}: {device}; by rounding alone: {noise}");
         assert!(device.choose_the_same(of_thousand), "{device}");
