@@ -16,8 +16,7 @@ pub fn open(values: &Values, flag: &str, name: &str) -> anyhow::Result<Box<dyn D
     match name {
         "emu" => {
             // There they cost time and gain none.
-            let asked = tensor_attention(values) && values.get(&GPU_ATTENTION) != "auto";
-            let device = if asked { emu_with_tiles() } else { emu() };
+            let device = if tensor_attention(values, false) { emu_with_tiles() } else { emu() };
             device.map_err(|error| refused(flag, error))
         }
         "cuda" => Ok(Box::new(cuda(values, flag)?)),
@@ -60,14 +59,16 @@ pub fn cuda(values: &Values, flag: &str) -> anyhow::Result<Cuda> {
 
 fn cuda_options(values: &Values) -> anyhow::Result<Options> {
     let kernels = demo::cache(values.get(&CACHE_DIR).as_deref())?.join("kernels");
-    Ok(Options { kernels: Some(kernels), tensor_attention: tensor_attention(values) })
+    // They take one GPU. Commands that take no number of them use one.
+    let tensor_attention = tensor_attention(values, values.get(&GPUS) <= 1);
+    Ok(Options { kernels: Some(kernels), tensor_attention })
 }
 
-/// Whether kernels on tensor cores may be taken. The contract, which takes no such setting, runs every kernel.
-fn tensor_attention(values: &Values) -> bool {
+/// Whether kernels on tensor cores may be taken; `auto` is what that word comes to. The contract, which takes
+/// no such setting, runs every kernel.
+fn tensor_attention(values: &Values, auto: bool) -> bool {
     match values.get(&GPU_ATTENTION).as_str() {
-        // They take one GPU. Commands that take no number of them use one.
-        "auto" => values.get(&GPUS) <= 1,
+        "auto" => auto,
         word => word != "portable",
     }
 }

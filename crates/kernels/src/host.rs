@@ -302,18 +302,23 @@ mod tests {
         assert_eq!(error, "rmsnorm: found 8 bytes of arguments, wanted 40");
     }
 
-    /// What the shadow finds where `mode` of `check.h` breaks a rule.
-    fn shadow(mode: u32, seed: u64) -> Findings {
-        static SHADOW: Kernel = Kernel {
-            name: "shadow",
+    /// A kernel that checks the host itself.
+    const fn checking(name: &'static str, args_bytes: usize, host: Entry) -> Kernel {
+        Kernel {
+            name,
             args: "",
-            args_bytes: 8,
+            args_bytes,
             fields: &[],
             lanes: LANES,
             shared: 0,
             cuda_only: false,
-            host: Some(entry!(shadow)),
-        };
+            host: Some(host),
+        }
+    }
+
+    /// What the shadow finds where `mode` of `check.h` breaks a rule.
+    fn shadow(mode: u32, seed: u64) -> Findings {
+        static SHADOW: Kernel = checking("shadow", 8, entry!(shadow));
         let args = [mode.to_ne_bytes(), [0; 4]].concat();
         let mut host = Host::new();
         host.launch(&Launch { seed, ..Launch::new(&SHADOW, &args, [3, 1]) }).unwrap();
@@ -347,16 +352,7 @@ mod tests {
 
     #[test]
     fn groups_run_in_an_order_of_the_seed() {
-        static TURNS: Kernel = Kernel {
-            name: "turns",
-            args: "",
-            args_bytes: 8,
-            fields: &[],
-            lanes: LANES,
-            shared: 0,
-            cuda_only: false,
-            host: Some(entry!(turns)),
-        };
+        static TURNS: Kernel = checking("turns", 8, entry!(turns));
         let order = |seed| {
             let mut host = Host::new();
             let out = host.allocate(4 * 13).unwrap();
@@ -377,16 +373,8 @@ mod tests {
     /// What comes of `mode` of `check_tiles.h`: why it ended early, or findings, lane 5's words and what
     /// its memory holds.
     fn astray(mode: u32) -> (Result<(), String>, Findings, [u32; 2]) {
-        static ASTRAY: Kernel = Kernel {
-            name: "astray",
-            args: "",
-            args_bytes: 24,
-            fields: &[],
-            lanes: LANES,
-            shared: 256,
-            cuda_only: true,
-            host: Some(entry!(astray)),
-        };
+        static ASTRAY: Kernel =
+            Kernel { shared: 256, cuda_only: true, ..checking("astray", 24, entry!(astray)) };
         let mut host = Host::new();
         let (memory, out) = (host.allocate(256).unwrap(), host.allocate(32).unwrap());
         host.write(memory, &[7, 0, 0, 0]).unwrap();

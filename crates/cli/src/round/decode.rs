@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use anyhow::Context;
-use finback_kernels::manifest::Kernel;
 use finback_kernels::tape::Tape;
 use finback_model::{ModelRunner, Runner, Start, Window};
 use finback_ops::{ModelSpec, Sampling};
@@ -69,12 +68,7 @@ pub fn measure(
         let wall = *walls.get(walls.len() / 2).context("no round was timed")?;
         let tape = watch.launches(|| round(runner, &mut draw, spec, slots, rows))?;
         let device = watch.time(&tape, plan.rounds)?;
-        let mut classes = Vec::new();
-        for class in Class::ALL {
-            let wanted = |_, kernel| Class::of(kernel) == class;
-            let launches = tape.part(wanted).len();
-            classes.push((class, launches, watch.alone(&tape, plan.rounds, wanted)?));
-        }
+        let classes = classes(watch, &tape, plan.rounds)?;
         let pass = (spec, slots * rows, same);
         let whole = release::round(watch, &tape, plan.rounds, pass, (wall, device))?;
         report.rounds.push(Round {
@@ -156,6 +150,20 @@ fn round(
     Ok(())
 }
 
+/// Every class of a pass: its launches and the seconds they take alone.
+pub fn classes(
+    watch: &Watch,
+    tape: &Tape,
+    times: usize,
+) -> anyhow::Result<Vec<(Class, usize, f64)>> {
+    let one = |class| {
+        let (launches, seconds) =
+            watch.alone(tape, times, |_, kernel| Class::of(kernel) == class)?;
+        Ok((class, launches, seconds))
+    };
+    Class::ALL.into_iter().map(one).collect()
+}
+
 /// Every kernel of a pass: its launches and the seconds they take alone, the slowest first.
 pub fn kernels(
     watch: &Watch,
@@ -167,9 +175,8 @@ pub fn kernels(
     names.dedup();
     let mut found = Vec::new();
     for name in names {
-        let wanted = |_, kernel: &Kernel| kernel.name == name;
-        let launches = tape.part(wanted).len();
-        found.push((name, launches, watch.alone(tape, times, wanted)?));
+        let (launches, seconds) = watch.alone(tape, times, |_, kernel| kernel.name == name)?;
+        found.push((name, launches, seconds));
     }
     found.sort_by(|a, b| b.2.total_cmp(&a.2));
     Ok(found)

@@ -6,11 +6,11 @@ use finback_model::{ModelRunner, Runner, Start};
 use finback_ops::ModelSpec;
 
 use super::Draw;
-use super::decode::kernels;
+use super::decode::{classes, kernels};
 use super::release;
 use super::report::{Piece, Report};
 use super::watch::Watch;
-use super::work::{self, Class};
+use super::work;
 
 /// Measures the piece at each depth, on the way through one prompt.
 pub fn measure(
@@ -48,12 +48,7 @@ pub fn measure(
             Ok(())
         })?;
         at += rows;
-        let mut classes = Vec::new();
-        for class in Class::ALL {
-            let wanted = |_, kernel| Class::of(kernel) == class;
-            let launches = tape.part(wanted).len();
-            classes.push((class, launches, watch.alone(&tape, 2, wanted)?));
-        }
+        let classes = classes(watch, &tape, 2)?;
         let launches = tape.len();
         let kernels = kernels(watch, &tape, 2)?;
         let shares = vec![1.0; spec.layers.len()];

@@ -125,7 +125,10 @@ fn factor(
     if sites != wanted {
         return Ok(None);
     }
-    let time = |part| watch.alone(tape, times, |at, _| labels.get(at) == Some(&part));
+    let time = |part| {
+        let (_, seconds) = watch.alone(tape, times, |at, _| labels.get(at) == Some(&part))?;
+        anyhow::Ok(seconds)
+    };
     let (rest, engram) = (time(Part::Rest)?, time(Part::Engram)?);
     let (mut measured, mut weighted) = (rest + engram, rest + ENGRAMS / engrams(spec) * engram);
     for (layer, share) in shares.iter().enumerate() {

@@ -77,22 +77,23 @@ impl Watch {
         Ok(began.elapsed().as_secs_f64() / times as f64)
     }
 
-    /// Seconds that some launches of a pass take without the others. Attention reads what the launch before it
+    /// How many some launches of a pass are, and the seconds that they take without the others. Attention reads what the launch before it
     /// selected, so that selection is replayed with it and its own time taken off.
     pub fn alone(
         &self,
         tape: &Tape,
         times: usize,
         wanted: impl Fn(usize, &'static Kernel) -> bool,
-    ) -> anyhow::Result<f64> {
+    ) -> anyhow::Result<(usize, f64)> {
         let part = tape.part(&wanted);
         if part.launches().all(|launch| Class::of(launch.kernel) != Class::Attention) {
-            return self.time(&part, times);
+            return Ok((part.len(), self.time(&part, times)?));
         }
         let selects = |kernel| Class::of(kernel) == Class::Indexer;
         let both = tape.part(|at, kernel| wanted(at, kernel) || selects(kernel));
         let others = tape.part(|at, kernel| !wanted(at, kernel) && selects(kernel));
-        Ok((self.time(&both, times)? - self.time(&others, times)?).max(0.0))
+        let seconds = self.time(&both, times)? - self.time(&others, times)?;
+        Ok((part.len(), seconds.max(0.0)))
     }
 
     /// The device again, with nothing in its memory; its backend must be gone.
