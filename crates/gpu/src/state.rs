@@ -30,6 +30,14 @@ pub struct Source {
     pub raw: Buf,
 }
 
+/// Copies of `bytes` each, from and to places behind these addresses.
+struct Copies<'a> {
+    from: u64,
+    to: u64,
+    pairs: &'a [(u64, u64)],
+    bytes: u64,
+}
+
 /// All state.
 pub struct State {
     /// By kv source.
@@ -50,9 +58,8 @@ pub struct State {
     raw: u64,
     /// Zeros, as many bytes as a ring or a slot's open groups.
     zeros: u64,
-    /// Where the pairs of a copy lie: sources, then places.
+    /// Where the pairs of copies lie: sources, then places, for each.
     pairs: u64,
-    most_pairs: usize,
     /// Token ids an Engram looks back to.
     pub(super) look_back: usize,
     /// The last token ids of each slot, oldest first; shorter at the start of a stream.
@@ -91,7 +98,7 @@ impl State {
         let open = spec.sources.iter().map(|s| (s.ratio - 1) * 4 * raw_width).max().unwrap_or(0);
         let kept = limits.rows.min(limits.slots * d.window) * rings;
         let open_rows: usize = spec.sources.iter().map(|s| limits.slots * (s.ratio - 1)).sum();
-        let most_pairs = kept.max(open_rows).max(rings).max(1);
+        let most_pairs = (kept.max(rings) + open_rows).max(BLOCK_POSITIONS);
         Ok(Self {
             window: d.window,
             rings,
@@ -104,7 +111,6 @@ impl State {
             raw: raw.at,
             zeros: memory.take((d.window * row).max(open) as u64)?,
             pairs: memory.take(16 * most_pairs as u64)?,
-            most_pairs,
             look_back: spec.engram.as_ref().map_or(0, |engram| engram.ngram - 1),
             recent: vec![Vec::new(); limits.slots],
             sources,
@@ -171,8 +177,10 @@ impl State {
                 }
             }
         }
-        self.copy(queue, kernels, (self.fresh.at, self.ring.at), &rows, self.ring.width)?;
-        self.copy(queue, kernels, (self.raw, self.raw), &raws, 8 * self.head_dim as u64)?;
+        let raw = Copies { from: self.raw, to: self.raw, pairs: &raws, bytes: self.raw_row() };
+        let bytes = self.ring.width;
+        let ring = Copies { from: self.fresh.at, to: self.ring.at, pairs: &rows, bytes };
+        self.copy(queue, kernels, &[ring, raw])?;
         for keep in keeps {
             let span = &spans[keep.span];
             self.remember(span.slot, &span.tokens[..keep.rows]);
@@ -187,35 +195,28 @@ impl State {
         recent.drain(..over);
     }
 
-    /// Copies `bytes` from each source to its place, at once.
-    fn copy(
-        &self,
-        queue: &mut Queue,
-        kernels: &Kernels,
-        (from, to): (u64, u64),
-        pairs: &[(u64, u64)],
-        bytes: u64,
-    ) -> OpsResult {
-        for pairs in pairs.chunks(self.most_pairs) {
-            // The table is free once what waits has run.
-            queue.flush()?;
-            let half = 8 * pairs.len() as u64;
-            let sources = pairs.iter().flat_map(|pair| pair.0.to_ne_bytes());
-            let table: Vec<u8> =
-                sources.chain(pairs.iter().flat_map(|pair| pair.1.to_ne_bytes())).collect();
-            queue.write(self.pairs, &table)?;
-            let args = CopyArgs {
-                from,
-                sources: self.pairs,
-                to,
-                places: self.pairs + half,
-                bytes: bytes as u32,
-                pad: 0,
-            };
+    /// Makes copies at once.
+    fn copy(&self, queue: &mut Queue, kernels: &Kernels, copies: &[Copies<'_>]) -> OpsResult {
+        // The table is free once what waits has run.
+        queue.flush()?;
+        let table: Vec<u8> = copies
+            .iter()
+            .flat_map(|copies| {
+                let sources = copies.pairs.iter().map(|pair| pair.0);
+                sources.chain(copies.pairs.iter().map(|pair| pair.1))
+            })
+            .flat_map(u64::to_ne_bytes)
+            .collect();
+        queue.write(self.pairs, &table)?;
+        let mut sources = self.pairs;
+        for Copies { from, to, pairs, bytes } in copies {
+            let places = sources + 8 * pairs.len() as u64;
+            let args =
+                CopyArgs { from: *from, sources, to: *to, places, bytes: *bytes as u32, pad: 0 };
             queue.push(kernels.copy_rows, &args, [word(pairs.len()), 1])?;
-            queue.flush()?;
+            sources = places + 8 * pairs.len() as u64;
         }
-        Ok(())
+        queue.flush()
     }
 
     /// Makes a slot's state a fresh one's.
@@ -224,13 +225,15 @@ impl State {
         let ring = self.window as u64 * self.ring.width;
         let rings: Vec<(u64, u64)> =
             (0..self.rings).map(|layer| (0, self.ring_of(layer, slot) - self.ring.at)).collect();
-        self.copy(queue, kernels, (self.zeros, self.ring.at), &rings, ring)?;
+        let rings = Copies { from: self.zeros, to: self.ring.at, pairs: &rings, bytes: ring };
         let opens: Vec<(u64, u64)> = self
             .opens(slot)
             .flat_map(|(at, bytes)| (0..bytes / self.raw_row()).map(move |i| (at, i)))
             .map(|(at, i)| (0, at - self.raw + i * self.raw_row()))
             .collect();
-        self.copy(queue, kernels, (self.zeros, self.raw), &opens, self.raw_row())
+        let bytes = self.raw_row();
+        let opens = Copies { from: self.zeros, to: self.raw, pairs: &opens, bytes };
+        self.copy(queue, kernels, &[rings, opens])
     }
 
     pub(super) fn raw_row(&self) -> u64 {
@@ -262,7 +265,8 @@ impl State {
                 let pairs: Vec<(u64, u64)> = (0..source.per_block)
                     .map(|i| (first(from) + row(i), first(to) + row(i)))
                     .collect();
-                self.copy(queue, kernels, (buf.at, buf.at), &pairs, buf.width)?;
+                let copies = Copies { from: buf.at, to: buf.at, pairs: &pairs, bytes: buf.width };
+                self.copy(queue, kernels, &[copies])?;
             }
         }
         Ok(())

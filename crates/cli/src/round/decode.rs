@@ -181,3 +181,50 @@ pub fn kernels(
     found.sort_by(|a, b| b.2.total_cmp(&a.2));
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use finback_checkpoint::Checkpoint;
+    use finback_gpu::{GpuOps, Setup};
+    use finback_kernels::device::emu;
+    use finback_model::spec;
+    use finback_model::synth::{self, SynthOptions, Vocabulary};
+    use finback_ops::Numerics;
+
+    use super::*;
+
+    #[test]
+    fn what_keeps_a_window_can_be_replayed() {
+        let Ok(device) = emu() else { return };
+        let directory = tempfile::tempdir().unwrap();
+        let options =
+            SynthOptions { layers: 3, engram: false, drafts: false, ..SynthOptions::default() };
+        let config = synth::write(directory.path(), &options, &Vocabulary::bare(64)).unwrap();
+        let checkpoint = Checkpoint::open(directory.path()).unwrap();
+        let spec = Arc::new(spec::load(&checkpoint, &config, None, Numerics::RELEASE).unwrap());
+        assert!(spec.sources.iter().any(|source| source.ratio > 1));
+        let watch = Watch::over(device);
+        let limits = super::super::limits(&config, 1, 8, 64);
+        let ops = GpuOps::with(spec.clone(), limits, Setup::default(), watch.device(), &mut |_| ());
+        let mut runner = ModelRunner::new(Box::new(ops.unwrap()), spec);
+        runner.start(0, &[3, 4, 5], 64, &Start::default()).unwrap();
+        while runner.piece(0, 8).unwrap() > 0 {}
+        runner.finish(0, Sampling::GREEDY, &[], false).unwrap();
+        let window = Window {
+            slot: 0,
+            tokens: &[6, 7],
+            sampling: Sampling::GREEDY,
+            adjust: &[],
+            logits: false,
+        };
+        runner.windows(&[window]).unwrap();
+        let tape = watch.launches(|| Ok(runner.keep(0, 2)?)).unwrap();
+        // The window's rows and those of the group that is left open.
+        assert_eq!(tape.len(), 2);
+        let state = runner.state(0).unwrap();
+        watch.time(&tape, 1).unwrap();
+        assert!(runner.state(0).unwrap() == state);
+    }
+}
