@@ -10,11 +10,16 @@ use finback_ops::{OpsError, OpsResult};
 /// prompt does not, and its first launches may as well run while the others are made.
 const TAPED_ROWS: usize = 128;
 
+/// Launches of a taped pass that go to the device by themselves, to run while the others are made.
+const FIRST: usize = 16;
+
 /// A device and the launches that it has not got yet.
 pub struct Queue {
     device: Box<dyn Device>,
     tape: Tape,
     taped: bool,
+    /// Whether the pass's first launches still wait.
+    first: bool,
     taped_rows: usize,
     scratch: Vec<u8>,
     /// Counts the tapes that were run.
@@ -30,6 +35,7 @@ impl Queue {
             device,
             tape: Tape::new(),
             taped: true,
+            first: false,
             taped_rows: TAPED_ROWS,
             scratch: Vec::new(),
             flushed: 0,
@@ -46,6 +52,7 @@ impl Queue {
     pub fn begin(&mut self, rows: usize) -> OpsResult {
         self.flush()?;
         self.taped = rows <= self.taped_rows;
+        self.first = true;
         Ok(())
     }
 
@@ -71,7 +78,8 @@ impl Queue {
         }
         if self.taped {
             self.tape.push(kernel, args, grid);
-            return Ok(());
+            let full = self.first && self.tape.len() == FIRST;
+            return if full { self.flush() } else { Ok(()) };
         }
         self.scratch.clear();
         args.put(&mut self.scratch);
@@ -92,6 +100,7 @@ impl Queue {
 
     /// Runs what waits.
     pub fn flush(&mut self) -> OpsResult {
+        self.first = false;
         if self.tape.is_empty() {
             return Ok(());
         }
