@@ -5,6 +5,7 @@ use finback_kernels::device::{Device, DeviceError, emu, emu_with_tiles};
 use finback_kernels::seated::emu_group;
 
 use crate::demo;
+use crate::settings::contract::NO_FAULTS;
 use crate::settings::table::{CACHE_DIR, GPU_ATTENTION, GPUS};
 use crate::settings::{UsageError, Values};
 
@@ -61,7 +62,8 @@ fn cuda_options(values: &Values) -> anyhow::Result<Options> {
     let kernels = demo::cache(values.get(&CACHE_DIR).as_deref())?.join("kernels");
     // They take one GPU. Commands that take no number of them use one.
     let tensor_attention = tensor_attention(values, values.get(&GPUS) <= 1);
-    Ok(Options { kernels: Some(kernels), tensor_attention })
+    let every_lane_signals = values.get(&NO_FAULTS);
+    Ok(Options { kernels: Some(kernels), tensor_attention, every_lane_signals })
 }
 
 /// Whether kernels on tensor cores may be taken; `auto` is what that word comes to. The contract, which takes

@@ -49,6 +49,8 @@ pub struct Options {
     pub kernels: Option<PathBuf>,
     /// Whether attention, index scores and picks may run on tensor cores.
     pub tensor_attention: bool,
+    /// Whether every lane gives its warp's signals, as a race checker needs to see their order.
+    pub every_lane_signals: bool,
 }
 
 /// What the device of this machine is.
@@ -271,7 +273,10 @@ impl Cuda {
     /// Compiles and loads the kernels, with faults that can be planted or without.
     fn build(&self, planted: bool) -> Result<Code, DeviceError> {
         let text = program(Target::Cuda);
-        let options = compile_options(self.about.capability, planted);
+        let mut options = compile_options(self.about.capability, planted);
+        if self.options.every_lane_signals {
+            options.push("--define-macro=EVERY_LANE_SIGNALS".into());
+        }
         let file = match &self.options.kernels {
             Some(directory) => {
                 let compiler = nvrtc::version().map_err(failed)?;

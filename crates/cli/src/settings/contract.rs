@@ -25,7 +25,7 @@ pub static NO_FAULTS: Setting<bool> = Setting::new(Declared {
     name: "no-faults",
     kind: Kind::Switch,
     unset: "every planted fault must be seen",
-    help: "Plants no faults: for a race checker beside it, which would report theirs",
+    help: "Plants no faults, and every lane signals for itself: for a race checker beside it",
     ..CONTRACT
 });
 

@@ -23,7 +23,11 @@ pub const STORED_TOKENS: usize = 990;
 /// cannot be left out once it runs.
 pub fn device() -> Box<dyn Device> {
     let kernels = std::env::temp_dir().join("finback-test-kernels");
-    match finback_cuda::open(&Options { kernels: Some(kernels), tensor_attention: true }) {
+    match finback_cuda::open(&Options {
+        kernels: Some(kernels),
+        tensor_attention: true,
+        every_lane_signals: false,
+    }) {
         Ok(device) => Box::new(device),
         Err(error) if finback_cuda::about().is_err() => {
             let text = format!("all tests of this file are left out: {error}\n");
@@ -45,7 +49,8 @@ pub fn one_device(spec: &Arc<ModelSpec>) -> ModelRunner {
 pub fn devices(count: usize) -> Option<Vec<Box<dyn Device>>> {
     drop(device());
     let kernels = std::env::temp_dir().join("finback-test-kernels");
-    let options = Options { kernels: Some(kernels), tensor_attention: false };
+    let options =
+        Options { kernels: Some(kernels), tensor_attention: false, every_lane_signals: false };
     match finback_cuda::open_all(&options, count) {
         Ok(all) => {
             Some(all.into_iter().map(|device| Box::new(device) as Box<dyn Device>).collect())

@@ -13,7 +13,8 @@ use crate::wide::{ids, limits, spec};
 /// One GPU, attention by the kernels that several take.
 fn one(spec: &Arc<ModelSpec>) -> ModelRunner {
     let kernels = std::env::temp_dir().join("finback-test-kernels");
-    let options = Options { kernels: Some(kernels), tensor_attention: false };
+    let options =
+        Options { kernels: Some(kernels), tensor_attention: false, every_lane_signals: false };
     let device = Box::new(finback_cuda::open(&options).unwrap());
     let ops = GpuOps::new(spec.clone(), limits(1), device, &mut |_| ()).unwrap();
     ModelRunner::new(Box::new(ops), spec.clone())

@@ -219,8 +219,8 @@ template <u32 F, u32 C, u32 T, u32 E> DEVICE void few(const TileArgs& args) {
     if (lane == 0) {
         for (u32 i = 0; i < FEW_STAGES; i++) signal_new(signals + i * 8u, 1u);
         for (u32 i = 0; i < 2u; i++) {
-            signal_new(full + (warp * 2u + i) * 8u, C == 1u ? args.slices : 1u);
-            signal_new(free + (warp * 2u + i) * 8u, 1u);
+            signal_new(full + (warp * 2u + i) * 8u, C == 1u ? args.slices * WARP_ARRIVALS : 1u);
+            signal_new(free + (warp * 2u + i) * 8u, WARP_ARRIVALS);
         }
         signals_made();
     }
@@ -305,10 +305,7 @@ template <u32 F, u32 C, u32 T, u32 E> DEVICE void few(const TileArgs& args) {
             else if (rows <= 16u) FEW_ROWS(2u)
             else if (rows <= 24u) FEW_ROWS(3u)
             else FEW_ROWS(4u)
-            if (C == 1u) {
-                __syncwarp();
-                if (lane == 0) signal_arrive<C>(filled);
-            }
+            if (C == 1u) warp_arrives<C>(filled);
             // The turn before, and at the end this one too.
             for (u32 due = before ? turn - 1u : turn; due < (more ? turn : turn + 1u); due++) {
                 if (due != duty) continue;
@@ -318,11 +315,8 @@ template <u32 F, u32 C, u32 T, u32 E> DEVICE void few(const TileArgs& args) {
                 for (u32 t = 0; t < T && due_tile + t < last; t++)
                     add_slices(args, sums + from * a_turn + t * a_tile, a_slice, group,
                         due_tile + t - part * shape.tiles, start, rows, lane);
-                __syncwarp();
-                if (lane < C) {
-                    const u32 signal = free + (side * 2u + due % 2u) * 8u;
-                    signal_arrive<C>(C == 1u ? signal : place_in(signal, lane));
-                }
+                const u32 signal = free + (side * 2u + due % 2u) * 8u;
+                for (u32 i = 0; i < C; i++) warp_arrives<C>(C == 1u ? signal : place_in(signal, i));
             }
             before = true;
         }

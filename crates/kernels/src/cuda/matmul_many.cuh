@@ -206,10 +206,7 @@ template <u32 F, u32 N> DEVICE void many_multiply(const TileArgs& args, ManyRing
         const u32 pair = F == FORMAT_FP8 ? load_half(exponents + step * 2u) : 0u;
         lift_step<F>(stage_of(ring) + many_rows<F>() * 128u + warp * step_bytes<F>(), lane, pair, to);
     };
-    const auto done_with = [&](u32 stage) {
-        __syncwarp();
-        if (lane == 0) signal_arrive<1u>(ring.free + stage * 8u);
-    };
+    const auto done_with = [&](u32 stage) { warp_arrives<1u>(ring.free + stage * 8u); };
     u32 in_slice = 0, before = 0;
     // Multiplies a step by `a` while the next one's weights are lifted to `next`.
     const auto one = [&](u32 step, u32 (&a)[4][4], u32 (&next)[4][4]) {
@@ -241,8 +238,7 @@ template <u32 F, u32 N> DEVICE void many_multiply(const TileArgs& args, ManyRing
     }
     group_wait<0>();
     const Piece piece = load_piece(at);
-    __syncwarp();
-    if (lane == 0) signal_arrive<1u>(piece_read(at));
+    warp_arrives<1u>(piece_read(at));
     const u32 tile = piece.tile + warp, output = tile * 16u + lane / 4u;
     if (tile < tiles) {
         const Outputs to = outputs_of(args, piece.group, piece.start, output);
@@ -265,11 +261,11 @@ template <u32 F> DEVICE void many(const TileArgs& args) {
     if (LANE == 0) {
         for (u32 i = 0; i < many_stages<F>(); i++) {
             signal_new(full + i * 8u, MANY_BRING);
-            signal_new(free + i * 8u, MANY_WARPS);
+            signal_new(free + i * 8u, MANY_WARPS * WARP_ARRIVALS);
         }
         for (u32 i = 0; i < MANY_PIECES; i++) {
             signal_new(piece_there(pieces + i * MANY_PIECE), 1u);
-            signal_new(piece_read(pieces + i * MANY_PIECE), MANY_WARPS);
+            signal_new(piece_read(pieces + i * MANY_PIECE), MANY_WARPS * WARP_ARRIVALS);
         }
         signals_made();
     }

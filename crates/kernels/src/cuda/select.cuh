@@ -205,7 +205,7 @@ CUDA_FULL_KERNEL(tile_index_many, TileIndexArgs, 384) {
     if (LANE == 0) {
         for (u32 i = 0; i < INDEX_MANY_STAGES; i++) {
             signal_new(full + i * 8u, 1u);
-            signal_new(empty + i * 8u, 12u);
+            signal_new(empty + i * 8u, 12u * WARP_ARRIVALS);
         }
         signals_made();
     }
@@ -305,8 +305,7 @@ CUDA_FULL_KERNEL(tile_index_many, TileIndexArgs, 384) {
                     args.tops[row * tops_stride(args) + at / TILE_INDEX_GROUP] = best;
             }
         }
-        __syncwarp();
-        if (lane == 0) signal_arrive<1u>(empty + stage * 8u);
+        warp_arrives<1u>(empty + stage * 8u);
     }
 }
 #endif
