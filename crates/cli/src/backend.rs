@@ -15,7 +15,7 @@ use crate::device;
 use crate::machine;
 use crate::progress::Progress;
 use crate::settings::table::{
-    BACKEND, EXPERTS_ON, GPUS, ISA, PLAIN_STREAMS, PREFILL_CHUNK, THREADS,
+    BACKEND, EXPERTS_ON, GPU_ATTENTION, GPUS, ISA, PLAIN_STREAMS, PREFILL_CHUNK, THREADS,
 };
 use crate::settings::{UsageError, Values};
 
@@ -100,23 +100,6 @@ impl Backend {
         match self {
             Self::Cpu(_) => "cpu".into(),
             Self::Gpu { key, .. } => key.clone(),
-        }
-    }
-
-    /// Prompt rows of a piece.
-    pub fn chunk(&self, values: &Values) -> usize {
-        match self {
-            Self::Gpu { .. } if values.is_default(&PREFILL_CHUNK) => GPU_CHUNK,
-            _ => values.get(&PREFILL_CHUNK),
-        }
-    }
-
-    /// Decoding requests from which rounds carry no drafts.
-    pub fn plain_streams(&self, values: &Values) -> usize {
-        match self {
-            Self::Gpu { .. } if values.is_default(&PLAIN_STREAMS) => GPU_PLAIN_STREAMS,
-            // Commands with one user do not take it.
-            _ => values.get(&PLAIN_STREAMS).unwrap_or(usize::MAX),
         }
     }
 
@@ -226,6 +209,42 @@ impl Backend {
             }
         }
     }
+}
+
+/// Whether the settings name a GPU, be it here or not.
+fn names_gpu(values: &Values) -> bool {
+    values.get(&BACKEND) != "cpu"
+}
+
+/// Prompt rows of a piece.
+pub fn chunk(values: &Values) -> usize {
+    match names_gpu(values) && values.is_default(&PREFILL_CHUNK) {
+        true => GPU_CHUNK,
+        false => values.get(&PREFILL_CHUNK),
+    }
+}
+
+/// Decoding requests from which rounds carry no drafts.
+pub fn plain_streams(values: &Values) -> usize {
+    match names_gpu(values) && values.is_default(&PLAIN_STREAMS) {
+        true => GPU_PLAIN_STREAMS,
+        // Commands with one user do not take it.
+        false => values.get(&PLAIN_STREAMS).unwrap_or(usize::MAX),
+    }
+}
+
+/// What settings come to on the backend that is named, by their names, be it here or not.
+pub fn effective(values: &Values) -> Vec<(&'static str, String)> {
+    let unused: &[&str] = match names_gpu(values) {
+        true => &[THREADS.declared.name, ISA.declared.name],
+        false => &[GPU_ATTENTION.declared.name],
+    };
+    let why = format!("unused by --{} {}", BACKEND.declared.name, values.get(&BACKEND));
+    let decided = [
+        (PLAIN_STREAMS.declared.name, plain_streams(values).to_string()),
+        (PREFILL_CHUNK.declared.name, chunk(values).to_string()),
+    ];
+    unused.iter().map(|&name| (name, why.clone())).chain(decided).collect()
 }
 
 /// Where the settings have the routed experts.

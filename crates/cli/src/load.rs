@@ -14,7 +14,7 @@ use finback_model::{Config, ModelRunner, WINDOW_ROWS, spec};
 use finback_ops::{BLOCK_POSITIONS, Limits, ModelSpec, Numerics};
 use finback_protocol::Defaults;
 
-use crate::backend::Backend;
+use crate::backend::{self, Backend};
 use crate::identity;
 use crate::machine;
 use crate::open::{self, GENERATION_FILE, Opened};
@@ -22,9 +22,9 @@ use crate::outfile::OutFile;
 use crate::profile::Recording;
 use crate::settings::table::{
     CHECKPOINT, CONTEXT, DECODE_SHARE, DRAFT_CONFIDENCE, DRAFT_TOKENS, GPU_ATTENTION, ISA,
-    MODEL_ID, NO_DRAFTS, NUMERICS, PARALLEL, PLAIN_STREAMS, POOL_TOKENS, PREFILL_BUDGET,
-    PREFILL_CHUNK, PREFILL_ORDER, PROFILE_ROUNDS, PROMPT_CACHE_DIR, PROMPT_CACHE_DISK_GIB,
-    PROMPT_CACHE_EVERY, PROMPT_CACHE_GIB, QUEUE, THINKING, THREADS,
+    MODEL_ID, NO_DRAFTS, NUMERICS, PARALLEL, POOL_TOKENS, PREFILL_BUDGET, PREFILL_ORDER,
+    PROFILE_ROUNDS, PROMPT_CACHE_DIR, PROMPT_CACHE_DISK_GIB, PROMPT_CACHE_EVERY, PROMPT_CACHE_GIB,
+    QUEUE, THINKING, THREADS,
 };
 use crate::settings::{UsageError, Values};
 
@@ -72,7 +72,7 @@ pub fn prepare(values: &Values) -> anyhow::Result<Prepared> {
         spec.drafter = None;
     }
     let block = spec.drafter.as_ref().map_or(0, |drafter| drafter.block);
-    let chunk = backend.chunk(values);
+    let chunk = backend::chunk(values);
     let mut limits = limits(values, &opened.config, chunk, block);
     let host = machine::memory().map_or(u64::MAX, |(_, available)| available);
     let mut cache_bytes = (values.get(&PROMPT_CACHE_GIB) * f64::from(1 << 30)) as u64;
@@ -104,7 +104,7 @@ pub fn prepare(values: &Values) -> anyhow::Result<Prepared> {
     let options = Options {
         parallel: limits.slots,
         draft_tokens: values.get(&DRAFT_TOKENS).unwrap_or(block).min(block),
-        plain_streams: backend.plain_streams(values),
+        plain_streams: backend::plain_streams(values),
         draft_confidence: values.get(&DRAFT_CONFIDENCE) as f32,
         // Commands with one user do not take it.
         queue: values.get(&QUEUE).unwrap_or(usize::MAX),
@@ -149,9 +149,10 @@ impl Prepared {
         self.limits.context
     }
 
-    /// What the settings that a start decides on come to here, by their names.
+    /// What the settings that a start decides on come to here, by their names; [`backend::effective`] has those
+    /// that the backend's name decides.
     pub fn effective(&self) -> Vec<(&'static str, String)> {
-        let Options { draft_tokens, plain_streams, prefill, cache, .. } = self.options;
+        let Options { draft_tokens, prefill, cache, .. } = self.options;
         let pool = self.limits.blocks * BLOCK_POSITIONS;
         let gib = cache.bytes as f64 / f64::from(1 << 30);
         let mut all = vec![
@@ -160,8 +161,6 @@ impl Prepared {
             (DRAFT_TOKENS.declared.name, draft_tokens.to_string()),
             (CONTEXT.declared.name, self.context().to_string()),
             (POOL_TOKENS.declared.name, pool.to_string()),
-            (PLAIN_STREAMS.declared.name, plain_streams.to_string()),
-            (PREFILL_CHUNK.declared.name, prefill.chunk.to_string()),
             (PREFILL_BUDGET.declared.name, prefill.budget.min(prefill.chunk).to_string()),
             (PROMPT_CACHE_GIB.declared.name, format!("{}", (gib * 1000.0).round() / 1000.0)),
         ];
@@ -184,12 +183,21 @@ impl Prepared {
     /// Whether it starts here.
     ///
     /// # Errors
-    /// It does not: the plan's reason.
+    /// It does not: the plan's reason, or what is wrong with the directory of kept prefixes.
     pub fn check(&self) -> anyhow::Result<()> {
         if self.plan.verdict == Verdict::Refused {
             bail!("this does not start here: {}", self.plan.reason);
         }
-        Ok(())
+        let checked = self.disk.as_ref().map(DiskOptions::check).transpose();
+        checked.map(|_| ()).map_err(|error| self.named(error))
+    }
+
+    /// A failed start, with the setting where it is one's.
+    fn named(&self, error: StartError) -> anyhow::Error {
+        match error {
+            StartError::Disk { .. } => anyhow!("{}: {error}", self.disk_place),
+            error => error.into(),
+        }
     }
 
     /// Allocates and starts the engine; with it what records its rounds, where that was asked for.
@@ -208,11 +216,7 @@ impl Prepared {
         let profile = recording.as_ref().map(|recording| recording.profile.clone());
         let parts = Parts { profile, disk: self.disk.clone(), clock: None };
         let engine = Engine::start_with(runner, self.options, parts);
-        let engine = engine.map_err(|error| match error {
-            StartError::Disk { .. } => anyhow!("{}: {error}", self.disk_place),
-            error => error.into(),
-        });
-        Ok((engine?, recording))
+        Ok((engine.map_err(|error| self.named(error))?, recording))
     }
 }
 

@@ -186,11 +186,7 @@ impl Engine {
         if !(0.0..1.0).contains(&found) {
             return Err(StartError::DecodeShare { found });
         }
-        let disk = parts.disk.take().map(|disk| {
-            let dir = disk.dir.clone();
-            Disk::open(disk).map_err(|error| StartError::Disk { dir, error })
-        });
-        let disk = disk.transpose()?;
+        let disk = parts.disk.take().map(Disk::open).transpose()?;
         let (commands, inbox) = channel();
         let shared = Arc::new(Shared {
             info,

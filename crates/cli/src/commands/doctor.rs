@@ -7,6 +7,7 @@ use finback_model::plan::{Verdict, human};
 use finback_protocol::Defaults;
 use serde_json::{Value as Json, json};
 
+use crate::backend;
 use crate::demo;
 use crate::load::{self, Prepared};
 use crate::machine;
@@ -60,6 +61,7 @@ fn report(values: &Values) -> Json {
     // As `serve` does, up to where it would allocate.
     let prepared = load::prepare(values);
     let mut effective = prepared.as_ref().map(Prepared::effective).unwrap_or_default();
+    effective.extend(backend::effective(values));
     if let Ok(directory) = demo::cache(values.get(&CACHE_DIR).as_deref()) {
         effective.push((CACHE_DIR.declared.name, directory.display().to_string()));
     }
@@ -68,13 +70,19 @@ fn report(values: &Values) -> Json {
         .filter(|(declared, ..)| declared.env)
         .map(|(declared, value, origin)| setting(declared, value, origin, &effective))
         .collect();
-    let start = match &prepared {
-        Ok(prepared) => json!({
-            "ready": prepared.plan.verdict != Verdict::Refused,
-            "reason": prepared.plan.reason,
-        }),
-        Err(error) => json!({ "ready": false, "reason": one_line(error) }),
+    // Of a plan the reason, whatever it comes to; of all else what would end the start.
+    let refused = |prepared: &Prepared| match prepared.plan.verdict {
+        Verdict::Refused => Some(prepared.plan.reason.clone()),
+        _ => prepared.check().err().map(|error| one_line(&error)),
     };
+    let (ready, reason) = match &prepared {
+        Ok(prepared) => match refused(prepared) {
+            None => (true, prepared.plan.reason.clone()),
+            Some(reason) => (false, reason),
+        },
+        Err(error) => (false, one_line(error)),
+    };
+    let start = json!({ "ready": ready, "reason": reason });
     let requests = prepared.as_ref().map_or(Json::Null, |prepared| requests(&prepared.defaults));
     let backends: serde_json::Map<String, Json> =
         backends().into_iter().map(|(name, state)| (name.into(), json!(state))).collect();

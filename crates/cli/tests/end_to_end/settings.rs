@@ -93,6 +93,39 @@ fn values_that_a_start_refuses_are_named_by_where_they_came_from() {
     let (code, message) = refused(&[("FINBACK_PROMPT_CACHE_DIR", name)], &serve[..5]);
     let wanted = format!("error: FINBACK_PROMPT_CACHE_DIR: {reason}");
     assert!(code == 1 && message.contains(&wanted), "{message}");
+    let report = doctor(&[("FINBACK_PROMPT_CACHE_DIR", name)], &[]);
+    let found = report["start"]["reason"].as_str().expect("a reason");
+    let wanted = wanted.trim_start_matches("error: ");
+    assert!(report["start"]["ready"] == false && found.starts_with(wanted), "{found}");
+    let fresh = file.path().with_extension("kept");
+    let report = doctor(&[], &["--prompt-cache-dir", fresh.to_str().expect("UTF-8")]);
+    assert_eq!(report["start"]["ready"], true);
+    std::fs::remove_dir_all(fresh).expect("it was made");
+}
+
+#[test]
+fn doctor_says_what_the_named_backend_makes_of_settings() {
+    let report = doctor(&[], &[]);
+    for (name, value) in [
+        ("gpu-attention", "unused by --backend cpu"),
+        ("plain-streams", "3"),
+        ("prefill-chunk", "256"),
+        ("threads", "1"),
+    ] {
+        assert_eq!(setting(&report, name).0, value, "{name}");
+    }
+    // Whether or not there is a GPU.
+    let report = doctor(&[], &["--backend", "cuda"]);
+    for (name, value) in [
+        ("threads", "unused by --backend cuda"),
+        ("isa", "unused by --backend cuda"),
+        ("plain-streams", "12"),
+        ("prefill-chunk", "4096"),
+    ] {
+        assert_eq!(setting(&report, name).0, value, "{name}");
+    }
+    let report = doctor(&[], &["--backend", "cuda", "--prefill-chunk", "512"]);
+    assert_eq!(setting(&report, "prefill-chunk").0, "512");
 }
 
 #[test]

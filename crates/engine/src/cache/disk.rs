@@ -16,6 +16,7 @@ use std::thread::JoinHandle;
 use finback_model::{Snapshot, SnapshotId};
 
 use super::PrefixCache;
+use crate::handle::StartError;
 #[cfg(feature = "testing")]
 pub use file::reread_prefix;
 use file::{Head, PARTIAL, SUFFIX, Unread, name};
@@ -40,6 +41,17 @@ pub struct DiskOptions {
     pub key: [u8; 32],
 }
 
+impl DiskOptions {
+    /// Whether an engine could use the directory: makes it where it is not there.
+    ///
+    /// # Errors
+    /// [`StartError::Disk`], as a start would say it.
+    pub fn check(&self) -> Result<(), StartError> {
+        let taken = take(&self.dir).and_then(|_lock| fs::read_dir(&self.dir));
+        taken.map(|_| ()).map_err(|error| StartError::Disk { dir: self.dir.clone(), error })
+    }
+}
+
 /// What is kept on disk.
 #[derive(Debug)]
 pub(crate) struct Disk {
@@ -60,8 +72,9 @@ impl Disk {
     ///
     /// # Errors
     /// The directory cannot be made or listed, another process has it, or the thread cannot start.
-    pub(crate) fn open(options: DiskOptions) -> std::io::Result<Self> {
-        Self::open_with(options, file::write)
+    pub(crate) fn open(options: DiskOptions) -> Result<Self, StartError> {
+        let dir = options.dir.clone();
+        Self::open_with(options, file::write).map_err(|error| StartError::Disk { dir, error })
     }
 
     /// [`Disk::open`] with another way to write files.
