@@ -206,7 +206,7 @@ mod tests {
         let spec = Arc::new(spec::load(&checkpoint, &config, None, Numerics::RELEASE).unwrap());
         assert!(spec.sources.iter().any(|source| source.ratio > 1));
         let watch = Watch::over(device);
-        let limits = super::super::limits(&config, 1, 8, 64);
+        let limits = super::super::limits(1, 8, 64);
         let ops = GpuOps::with(spec.clone(), limits, Setup::default(), watch.device(), &mut |_| ());
         let mut runner = ModelRunner::new(Box::new(ops.unwrap()), spec);
         runner.start(0, &[3, 4, 5], 64, &Start::default()).unwrap();

@@ -9,6 +9,7 @@ mod launches;
 mod prompt;
 mod release;
 mod report;
+mod wanted;
 mod watch;
 mod work;
 
@@ -19,20 +20,20 @@ use finback_checkpoint::{Checkpoint, read_file};
 use finback_gpu::{ExpertsOn, GpuOps, Setup};
 use finback_kernels::device::Device;
 use finback_model::synth::{self, SynthOptions, Vocabulary};
-use finback_model::{Config, ModelRunner, WINDOW_ROWS, spec};
+use finback_model::{ModelRunner, spec};
 use finback_ops::{BLOCK_POSITIONS, Limits, ModelSpec, Numerics};
 
 use crate::backend::experts_on;
 use crate::device;
 use crate::outfile::Temporary;
 use crate::progress::Progress;
-use crate::settings::bench::{DEPTH, DEPTHS, PROMPT_PIECES, ROUND_LAYERS, ROUND_WIDTHS, ROUNDS};
+use crate::settings::Values;
 use crate::settings::contract::DEVICE;
 use crate::settings::table::GPU_ATTENTION;
-use crate::settings::{UsageError, Values};
 use launches::Blank;
 pub use launches::Listed;
 use report::Report;
+use wanted::Wanted;
 use watch::Watch;
 
 /// The release's token ids.
@@ -41,44 +42,30 @@ const VOCABULARY: usize = 129_280;
 const HOLE_BYTES: usize = 96 << 10;
 /// Rows of an Engram column: few enough to lie in memory, as the device never sees more than are read.
 const ENGRAM_VOCAB: usize = 4096;
-/// Rows of a prompt's piece.
-const PIECE: usize = 4096;
 /// Slots of the rounds of several.
 const SLOTS: usize = 4;
 
 /// Measures and prints.
 ///
 /// # Errors
-/// No such device, too little memory, or the device's failure.
+/// Settings that do not go together, no such device, too little memory, or the device's failure.
 pub fn run(values: &Values) -> anyhow::Result<Report> {
-    let small = values.get(&ROUND_WIDTHS) == "small";
-    if !small && values.get(&DEVICE) == "emu" {
-        let text = "--device: found \"emu\", which checks kernels at small sizes; accepted with \
-                    --widths release: cuda";
-        return Err(UsageError(text.to_owned()).into());
-    }
+    let wanted = Wanted::of(values)?;
     let (mut device, matmul) = open(values)?;
     let read = watch::read_rate(device.as_mut())?;
     let mut report = Report::new(values.get(&DEVICE), read, matmul);
     let directory = scratch()?;
-    let (config, spec) = model(values, &directory)?;
+    let spec = model(&wanted, &directory)?;
     let experts = experts_on(values);
     report.about(&spec, experts);
-    let pieces = values.get(&PROMPT_PIECES);
-    let depths = values.get(&DEPTHS);
-    let piece = piece(values);
-    let deepest = depths.iter().max().map_or(0, |depth| *depth as usize);
-    let positions = match pieces {
-        true => deepest + 2 * piece,
-        false => values.get(&DEPTH) + 64 * WINDOW_ROWS * values.get(&ROUNDS),
-    };
-    let limits = limits(&config, if pieces { 1 } else { SLOTS }, piece, positions);
-    if pieces {
+    let positions = wanted.positions();
+    if let Some(depths) = wanted.depths {
+        let limits = limits(1, wanted.piece, positions);
         let (mut runner, watch) = start(spec.clone(), limits, experts, device)?;
-        let depths = depths.into_iter().map(|depth| depth as usize).collect();
-        prompt::measure(&mut runner, &watch, &spec, piece, depths, &mut report)?;
+        prompt::measure(&mut runner, &watch, &spec, wanted.piece, depths, &mut report)?;
     } else {
-        let plan = decode::Plan { depth: values.get(&DEPTH), rounds: values.get(&ROUNDS), piece };
+        let limits = limits(SLOTS, wanted.piece, positions);
+        let plan = decode::Plan { depth: wanted.depth, rounds: wanted.rounds, piece: wanted.piece };
         let (mut runner, watch) = start(spec.clone(), limits, experts, device)?;
         decode::measure(&mut runner, &watch, &spec, plan, false, &mut report)?;
         drop(runner);
@@ -93,26 +80,28 @@ pub fn run(values: &Values) -> anyhow::Result<Report> {
 /// The launches of rounds of one row, six, and four slots of six, on a GPU that is not there.
 ///
 /// # Errors
-/// No room for the checkpoint's directory.
+/// Settings that do not go together, or no room for the checkpoint's directory.
 pub fn list(values: &Values) -> anyhow::Result<Vec<Listed>> {
+    let wanted = Wanted::of(values)?;
     let directory = scratch()?;
-    let (config, spec) = model(values, &directory)?;
-    let plan = decode::Plan { depth: values.get(&DEPTH), rounds: 1, piece: piece(values) };
-    let limits = limits(&config, SLOTS, plan.piece, plan.depth + 64 * WINDOW_ROWS);
+    let spec = model(&wanted, &directory)?;
+    let plan = decode::Plan { depth: wanted.depth, rounds: wanted.rounds, piece: wanted.piece };
+    let limits = limits(SLOTS, plan.piece, wanted.positions());
     let device = Blank::new(values.get(&GPU_ATTENTION) != "portable");
     let (mut runner, watch) = start(spec.clone(), limits, experts_on(values), Box::new(device))?;
     decode::list(&mut runner, &watch, &spec, plan)
 }
 
 /// The checkpoint of holes.
-fn model(values: &Values, directory: &Temporary) -> anyhow::Result<(Config, ModelSpec)> {
-    let small = values.get(&ROUND_WIDTHS) == "small";
-    let mut options = if small { SynthOptions::default() } else { SynthOptions::release() };
-    options.layers = values.get(&ROUND_LAYERS);
+fn model(wanted: &Wanted, directory: &Temporary) -> anyhow::Result<ModelSpec> {
+    let mut options = if wanted.small { SynthOptions::default() } else { SynthOptions::release() };
+    options.layers = wanted.layers;
+    // Nobody trained it: it has the positions that are asked for.
+    options.context = options.context.max(wanted.positions());
     options.hole_bytes = HOLE_BYTES;
     options.engram_vocab = options.engram_vocab.min(ENGRAM_VOCAB);
     options.drafts = false;
-    let vocabulary = Vocabulary::bare(if small { 512 } else { VOCABULARY });
+    let vocabulary = Vocabulary::bare(if wanted.small { 512 } else { VOCABULARY });
     let config = synth::write(directory.path(), &options, &vocabulary)?;
     let checkpoint = Checkpoint::open(directory.path())?;
     let file = directory.path().join("engram_token_map.json");
@@ -123,21 +112,15 @@ fn model(values: &Values, directory: &Temporary) -> anyhow::Result<(Config, Mode
         ),
         None => None,
     };
-    let spec = spec::load(&checkpoint, &config, map, Numerics::RELEASE)?;
-    Ok((config, spec))
+    Ok(spec::load(&checkpoint, &config, map, Numerics::RELEASE)?)
 }
 
-/// Rows of a prompt's piece.
-fn piece(values: &Values) -> usize {
-    if values.get(&ROUND_WIDTHS) == "small" { 64 } else { PIECE }
-}
-
-fn limits(config: &Config, slots: usize, rows: usize, positions: usize) -> Limits {
+fn limits(slots: usize, rows: usize, positions: usize) -> Limits {
     Limits {
         slots,
         rows,
         logit_rows: ModelRunner::logit_rows(slots),
-        context: positions.min(config.max_position_embeddings),
+        context: positions,
         blocks: slots * positions.div_ceil(BLOCK_POSITIONS),
     }
 }

@@ -333,7 +333,7 @@ pub static ROUND_LAYERS: Setting<usize> = Setting::new(Declared {
     kind: Kind::Int { min: 1, max: 64 },
     default: "10",
     commands: &[BenchRound],
-    help: "Layers; from 10 on there is one of every kind",
+    help: "Layers, 3 at least with --prompt; from 10 on there is one of every kind",
     ..BENCH
 });
 
@@ -363,7 +363,7 @@ pub static DEPTH: Setting<usize> = Setting::new(Declared {
     kind: Kind::Int { min: 1, max: 1 << 20 },
     default: "4096",
     commands: &[BenchRound],
-    help: "Tokens in each slot before the first round",
+    help: "Tokens in each slot before the first round, 128 with --widths small where it is not set",
     ..BENCH
 });
 
@@ -373,7 +373,7 @@ pub static PROMPT_PIECES: Setting<bool> = Setting::new(Declared {
     kind: Kind::Switch,
     unset: "rounds are timed",
     commands: &[BenchRound],
-    help: "Times pieces of 4096 tokens of one long prompt in place of rounds",
+    help: "Times pieces of 4096 tokens (64 with --widths small) of one long prompt in place of rounds",
     ..BENCH
 });
 
@@ -383,7 +383,7 @@ pub static DEPTHS: Setting<Vec<u32>> = Setting::new(Declared {
     kind: Kind::Ints { min: 0, max: 1 << 20 },
     default: "0,32768,262144",
     commands: &[BenchRound],
-    help: "Tokens before each piece that is timed",
+    help: "Tokens before each piece that is timed, 0,128 with --widths small where it is not set",
     ..BENCH
 });
 

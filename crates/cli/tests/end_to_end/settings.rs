@@ -216,6 +216,56 @@ fn rounds_of_the_releases_widths_want_a_gpu() {
 }
 
 #[test]
+fn rounds_and_pieces_refuse_what_they_have_no_use_for() {
+    let small = ["bench", "round", "--widths", "small"];
+    for (more, line) in [
+        (
+            &["--launches", "--prompt"][..],
+            "--prompt: found beside --launches; accepted: one of the two",
+        ),
+        (
+            &["--launches", "--rounds", "3"],
+            "--rounds: found beside --launches; accepted: one of the two",
+        ),
+        (
+            &["--launches", "--device", "emu"],
+            "--device: found \"emu\" beside --launches, which lists those of an NVIDIA GPU; accepted: cuda",
+        ),
+        (&["--prompt", "--depth", "9"], "--depth: found beside --prompt; accepted: one of the two"),
+        (
+            &["--prompt", "--rounds", "9"],
+            "--rounds: found beside --prompt; accepted: one of the two",
+        ),
+        (&["--depths", "9"], "--depths: found without --prompt; accepted: beside it, or --depth"),
+        (
+            &["--prompt", "--layers", "2"],
+            "--layers: found \"2\" beside --prompt, whose pieces run none of so few; accepted: 3 or more",
+        ),
+    ] {
+        let args = [&small[..], more].concat();
+        assert_eq!(failure(&args), (2, format!("error: {line}\n")), "{args:?}");
+    }
+}
+
+#[test]
+fn rounds_are_listed_at_any_depth() {
+    // Deeper than the context of small widths.
+    let listed = json(&[
+        "bench",
+        "round",
+        "--widths",
+        "small",
+        "--layers",
+        "3",
+        "--launches",
+        "--depth",
+        "20000",
+        "--json",
+    ]);
+    assert_eq!(listed["rounds"].as_array().map(Vec::len), Some(3));
+}
+
+#[test]
 fn a_gpu_that_is_not_here_is_refused_with_its_reason() {
     let report = doctor(&[], &[]);
     let here = report["backends"]["cuda"].as_str().expect("a line");
