@@ -10,10 +10,11 @@ from random import Random
 
 import kb
 from grammar import (ADJ, COLOR, FOODS, FIRST, HERE, HOBBIES, JOBS, OBJECTS, MACROS, PETS, PLACES, article, code, disguise, expand,
-                     full_name, held_out, key, listing, name, number, NUMBERS, place, read_chat, slip, syllable_word, upper_first)
+                     full_name, held_out, key, listing, name, number, NUMBERS, place, read_asked, read_chat, slip, syllable_word, upper_first)
 from daily import Daily
+from home import PRIVATE, Home
 from known import KNOWN, Known
-from long_talk import Long, casual, sentences
+from long_talk import Long, casual, headless, sentences
 from open_talk import Open, plural
 
 DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
@@ -28,8 +29,9 @@ class Chat:
     def __init__(self):
         with open(os.path.join(HERE, "data/facts.json"), encoding="utf-8") as f:
             self.facts = json.load(f)
-        self.entries, self.talk, self.quiz, self.lately, self.clauses = (read_chat(f"{n}.txt") for n in ("chat", "talk", "quiz", "daily", "long"))
-        self.banned = {key(p) for name in ("everyday.txt", "blind.txt", "blind2.txt") for p in held_out(name)}
+        self.entries, self.talk, self.quiz, self.lately, self.clauses, self.plain = (read_chat(f"{n}.txt") for n in ("chat", "talk", "quiz", "daily", "long", "home"))
+        self.asked = read_asked()
+        self.banned = {key(p) for name in ("everyday.txt", "blind.txt", "blind2.txt", "blind3.txt") for p in held_out(name)}
         known = self.known = Known()
         self.animals, self.opposites, self.words = kb.animals(known.animal_rows), kb.pairs(), kb.words()
         self.elements = kb.elements()
@@ -46,21 +48,24 @@ class Chat:
         explained = {w.rstrip("s") for x, _ in known.known["H"] for w in x.split()}
         self.open = Open(things, words, explained)
         self.long = Long(self.open)
-        written = [self.small_talk] + [self.talking] * 4 + [self.quizzing] * 3 + [self.daily] * 5
+        home = self.home = Home(self.open, self.animals)
+        written = [self.small_talk] + [self.talking] * 4 + [self.quizzing] * 3 + [self.daily] * 5 + [self.at_home] * 5 + [self.plainly] * 5
         made = [known.thing, known.person, known.reason, known.works, known.where, known.job, self.use, self.animal, self.country, self.name_some, self.colour] * 2
-        more = self.more = Daily(self.open, written, made, self.entries + self.talk + self.quiz + self.lately + self.clauses, key)
+        self.more = None
+        more = self.more = Daily(self.open, written, made, self.entries + self.talk + self.quiz + self.lately + self.clauses, self.plain + [([q], [a]) for q, a in self.asked], key)
         self.open.usual, self.open.is_known = more.usual["noun"], more.is_known
         self.makers = [
-            (26, self.small_talk), (95, self.talking), (34, self.quizzing), (140, self.daily), (80, self.in_clauses), (160, self.open.any), (125, more.changed), (26, self.long.steps), (18, self.long.parts), (18, more.money), (40, more.filled), (20, more.numbers), (16, more.device), (5, more.starts), (24, known.thing), (9, known.person), (15, known.reason), (13, known.works), (5, known.idiom), (5, known.difference), (4, known.state), (3, lambda r: known.letter(r, list(self.animals))), (2, known.prime), (3, known.agree), (3, known.later), (7, known.where), (5, known.job),
+            (26, self.small_talk), (95, self.talking), (34, self.quizzing), (140, self.daily), (80, self.in_clauses), (225, self.open.any), (190, more.changed), (45, more.spliced), (16, more.mixed), (8, home.logic), (26, self.long.steps), (18, self.long.parts), (18, more.money), (40, more.filled), (20, more.numbers), (16, more.device), (5, more.starts), (24, known.thing), (9, known.person), (15, known.reason), (13, known.works), (5, known.idiom), (5, known.difference), (4, known.state), (3, lambda r: known.letter(r, list(self.animals))), (2, known.prime), (3, known.agree), (3, known.later), (7, known.where), (5, known.job),
             (3, lambda r: known.tool_for(r, self.uses)), (5, known.bigger), (8, known.word_form), (3, lambda r: known.member(r, kb.LISTS)), (7, known.half), (3, known.number_word),
+            (190, self.at_home), (150, self.plainly), (34, home.worded), (22, home.calendar), (20, home.scale), (16, home.able), (24, home.members), (12, home.example), (3, home.counts), (7, home.letter), (8, home.together), (6, home.pets), (8, home.works), (10, home.tint), (26, home.kitchen), (26, home.note), (12, home.wish), (16, home.naming), (9, home.in_sentence), (26, home.private), (14, home.future),
             (2, lambda r: known.group(r, kb.LISTS)), (12, self.meaning), (9, self.country), (10, self.animal), (3, self.colour), (5, self.opposite),
             (6, self.name_some), (4, self.unit), (2, self.element), (7, self.use), (9, self.translate), (20, self.arithmetic),
             (7, self.word_problem), (6, self.ability), (4, self.body), (3, self.compare), (4, self.calendar), (4, self.echo), (3, self.which),
             (4, self.summary), (3, self.order), (9, self.story), (7, self.poem), (4, self.rewrite), (3, self.extract),
         ]
         self.weights = [w for w, _ in self.makers]
-        self.exact = {self.echo, self.extract, self.summary, self.order, self.which, self.rewrite, self.translate, self.arithmetic, self.word_problem, known.half, more.money, more.numbers, more.starts, known.word_form, known.later, known.prime, known.agree, self.long.steps, self.long.parts}
-        self.honest = {self.open.any, more.changed}  # most of what is unknown comes in long sentences
+        self.exact = {self.echo, self.extract, self.summary, self.order, self.which, self.rewrite, self.translate, self.arithmetic, self.word_problem, known.half, more.money, more.numbers, more.starts, home.worded, home.calendar, home.letter, home.together, home.pets, home.logic, home.note, home.wish, home.in_sentence, known.word_form, known.later, known.prime, known.agree, self.long.steps, self.long.parts}
+        self.honest = {self.open.any, more.changed, more.spliced}  # most of what is unknown comes in long sentences
         self.with_text = {self.echo, self.extract, self.summary, self.order, self.which, self.rewrite, known.agree}  # their prompts hold a text of their own
 
     # ---- one question ------------------------------------------------------------------------
@@ -70,10 +75,11 @@ class Chat:
             make = r.choices(self.makers, self.weights)[0][1]
             q, a, thought = make(r)
             if make not in self.with_text:
+                q = headless(q, r)
                 q = self.long.around(q, a, r) if r.random() < (0.5 if make in self.honest else 0.3) else q
                 q = casual(q, r) if r.random() < 0.16 and make not in self.exact else q
             q = upper_first(q) if make == self.echo else sentences(disguise(q, r), r)
-            q = q if make in self.exact else slip(q, r)
+            q = q if make in self.exact or any(x.isdigit() for x in q) else slip(q, r)
             if key(q) not in self.banned:
                 return q, a, thought
 
@@ -92,6 +98,17 @@ class Chat:
     def daily(self, r):
         qs, answers = r.choice(self.lately)
         return expand(r.choice(qs), r), expand(r.choice(answers), r), None
+
+    def at_home(self, r):
+        while True:
+            qs, answers = r.choice(self.plain)
+            q, a = expand(r.choice(qs), r), expand(r.choice(answers), r)
+            if not self.more or not self.more.said_before(q):
+                return q, a, None
+
+    def plainly(self, r):
+        q, a = r.choice(self.asked)
+        return q if r.random() < 0.5 else q[:1].lower() + q[1:] if not q.startswith(("I ", "I'")) else q, a, None
 
     def in_clauses(self, r):
         qs, answers = r.choice(self.clauses)
@@ -150,7 +167,7 @@ class Chat:
             q = r.choice([f"is {c['capital']} the capital of {o['name']}", f"is {c['capital']} in {o['name']}", f"{c['capital']} is in {o['name']}, right"])
             a = f"{'Yes' if o is c else 'No'}, {c['capital']} is the capital of {n}."
         elif way == "currency":
-            q = r.choice([f"what is the currency of {n}", f"which money is used in {n}", f"how do people pay in {n}", f"what money do people use in {n}", f"which currency do they have in {n}", f"with what do you pay in {n}", f"what is the money in {n} called", f"what currency does {n} use",
+            q = r.choice([f"what is the currency of {n}", f"which money is used in {n}", f"how do people pay in {n}", f"what money do people use in {n}", f"what money do they use in {n}", f"what do people pay with in {n}", f"which currency do they have in {n}", f"with what do you pay in {n}", f"what is the money in {n} called", f"what currency does {n} use",
                           f"{n} currency", f"what money do they have in {n}"])
             a = f"The currency of {n} is {c['currency']}."
         else:
@@ -593,7 +610,9 @@ class Chat:
             for said, reply, _, _ in facts:
                 turn(disguise(said, r), reply)
                 for _ in range(r.choice([0, 0, 1, 2])):
-                    turn(*self.single(r))
+                    one = self.single(r)
+                    if one[1] != PRIVATE:  # it may have been told here
+                        turn(*one)
             r.shuffle(facts)
             for _, _, q, a in facts:
                 turn(disguise(q, r), a, "The user told me that before.")

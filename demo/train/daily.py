@@ -40,16 +40,18 @@ def as_regex(q):
 
 
 SAID = re.compile(r"^(i|i'm|i've|my|we|our|it is|it's|someone|the|he|she|they|there|this|yesterday|today) ")
+PLEA = re.compile(r"(what (can|should|do|could|would) (i|you|we) [a-z ]*|any (tips?|advice|ideas?|suggestions?)|help( me)?|what now|what helps|how (do|can|should) i [a-z ]+|why|is (that|it) [a-z]+)[?.! ]*$")
 ASKS = re.compile(r"(what|how|any|help|can you|do you)")
 
 
 class Daily:
-    def __init__(self, open_talk, written, made, entries, keys):
-        """written, made: makers of known questions, from the grammars in data/ and from tables; entries: those
-        grammars; keys: what the grammars call the same prompt."""
+    def __init__(self, open_talk, written, made, entries, last, keys):
+        """written, made: makers of known questions, from the grammars in data/ and from tables; entries, last: those
+        grammars, of which `last` yields to the others; keys: what the grammars call the same prompt."""
         self.open, self.written, self.made, self.key = open_talk, written, made, keys
         self.nouns, self.verbs, self.adjectives = (set(w) for w in (open_talk.nouns, open_talk.verbs, open_talk.adjectives))
-        self.known = [as_regex(q) for qs, _ in entries for q in qs]
+        self.known = [as_regex(q) for qs, _ in entries + last for q in qs]
+        self.older = sum(len(qs) for qs, _ in entries)
         self.usual = {"verb": [], "adjective": [], "noun": []}  # the content words of everyday prompts
         r = Random("everyday words")
         for _ in range(6000):
@@ -65,6 +67,21 @@ class Daily:
     def is_known(self, q):
         q = q.lower().strip().rstrip("?.! ")
         return any(p.fullmatch(q) for p in self.known)
+
+    def kind_of(self, q):
+        """Which honest reply fits the form of a prompt."""
+        low = q.lower()
+        kind = next((k for start, k in BY_FORM if low.startswith(start)), None)
+        if kind is None:
+            kind = "say" if SAID.match(low) else "unsure"
+            if kind == "say" and (PLEA.search(low) or ASKS.search(low[-40:]) and low.endswith("?")):
+                kind = "asks"
+        return kind
+
+    def said_before(self, q):
+        """Whether a grammar but the last one has a reply to it."""
+        q = q.lower().strip().rstrip("?.! ")
+        return any(p.fullmatch(q) for p in self.known[: self.older])
 
     def money(self, r):
         """One product, difference, share or sum, told as a little story."""
@@ -290,11 +307,32 @@ class Daily:
                 continue
             if (len(words) < 6 or not everyday) and any(w.strip("?.!,").lower().rstrip("s") in self.open.taken for w in words if w not in q.split()):
                 continue  # a table may know it
-            low = q2.lower()
-            kind = next((k for start, k in BY_FORM if low.startswith(start)), None)
-            if kind is None:
-                kind = "asks" if SAID.match(low) and (ASKS.search(low.split(" ", 2)[-1][-40:]) and low[-1] in "?p") else "say" if SAID.match(low) else "unsure"
+            kind = self.kind_of(q2)
             return q2, r.choice(ANSWERS[kind]), THOUGHT if kind not in ("say", "like") else None
+
+    def spliced(self, r):
+        """The beginning of one known prompt with the end of another: near to both, and known to no grammar."""
+        while True:
+            heads, tails = (r.choice(self.written)(r)[0].split() for _ in range(2))
+            if not (4 <= len(heads) <= 16 and 4 <= len(tails) <= 16) or ":" in " ".join(heads + tails):
+                continue
+            i, j = r.randint(2, len(heads) - 1), r.randint(1, len(tails) - 2)
+            words = [w.strip("?.!,") for w in heads[:i]] + tails[j:]
+            q = " ".join(w for w in words if w)
+            if self.is_known(q) or sum(w.lower().strip("?.!,'") not in FORM for w in words) < 2:
+                continue
+            kind = self.kind_of(q)
+            return q, r.choice(ANSWERS[kind]), THOUGHT if kind not in ("say", "like") else None
+
+    def mixed(self, r):
+        """Two pieces of news in one breath: neither joy nor sorrow is a safe reply."""
+        said = []
+        while len(said) < 2:
+            q, a, _ = r.choice(self.written)(r)
+            if SAID.match(q.lower()) and not ASKS.search(q) and "?" not in q and len(q) < 70 and not any(a == b for _, b in said):
+                said.append((q.rstrip("?.! ").removesuffix(" lol").removesuffix(" ugh"), a))
+        (one, _), (two, _) = said
+        return one + r.choice([" and ", " but ", ", and ", ", but ", ". ", " because ", " while ", " so "]) + two, ANSWERS["say"][0], None
 
 
 ANSWERS["unsure"] = ["I am not sure how to answer that. I am only a small demo model."]

@@ -145,6 +145,12 @@ def read_chat(name="chat.txt"):
     return out
 
 
+def read_asked():
+    """[(prompt, reply)] of data/asked.txt."""
+    with open(os.path.join(HERE, "data/asked.txt"), encoding="utf-8") as f:
+        return [tuple(line.strip().split(" | ")) for line in f if " | " in line and not line.startswith("#")]
+
+
 def held_out(name="everyday.txt"):
     """The prompts of a list in data/ that no training text may hold."""
     with open(os.path.join(HERE, "data", name), encoding="utf-8") as f:

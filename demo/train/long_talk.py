@@ -43,6 +43,12 @@ def casual(q, r):
     return q
 
 
+def headless(q, r):
+    """Sometimes without the "I am" that a hurried person leaves out."""
+    short = re.sub(r"^(i am|i'm|i have been|i've been|i have|i've|i|we are|we're|we) (?=[a-z]+(ed|ing|t|w|k|n)\b)", "", q, flags=re.I)
+    return short if short != q and len(short.split()) > 2 and r.random() < 0.12 else q
+
+
 def sentences(q, r):
     """Often with a capital after each full stop."""
     return re.sub(r"([.!?] )([a-z])", lambda m: m[1] + m[2].upper(), q) if q[:1].isupper() and r.random() < 0.7 else q

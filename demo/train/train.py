@@ -3,7 +3,7 @@
     python train.py --real REAL.txt.xz --out DIR --stages short,long
     python train.py --real REAL.txt.xz --out DIR --resume DIR --spent 711 --stages wide --look FILE
     python train.py --real REAL.txt.xz --out DIR --resume DIR --stages drafts --report
-    python train.py --real REAL.txt.xz --out DIR --resume .. --spent 1794 --stages talk,redraft --device cpu --shrink 8 --tokens 1024 --scale 0.05 --workers 1
+    python train.py --real REAL.txt.xz --out DIR --resume .. --spent 2199 --stages home,redraft --device cpu --shrink 8 --tokens 1024 --scale 0.05 --workers 1
 
 The last one only tries the stages out: short rows, few steps, a CPU.
 Writes DIR/masters.N.pt (bf16 masters in parts), DIR/log.json and, with --report, DIR/report.json.
@@ -36,11 +36,12 @@ STAGES = {
     "settle": (PARTS, 270),
     "far": ([(2048, "final", True, 64), (8192, "far", True, 192)], 400),
     "talk": ([(2048, "talk", True, 64), (2048, "talk", True, 64), (8192, "far", True, 192)], 420),
+    "home": ([(2048, "talk", True, 64), (2048, "talk", True, 64), (8192, "far", True, 192)], 265),
     "drafts": ([(2048, "final", True, 0)], 105),
     "redraft": ([(2048, "final", True, 0)], 100),
 }
 # backbone seconds: (from, to, learning-rate factor at the start, share of the time it stays there)
-PLAN = [(0, 711, 1.0, 0.35), (711, 1136, 0.8, 0.9), (1136, 1406, 0.8, 0.15), (1406, 1794, 0.7, 0.3), (1794, 2214, 0.6, 0.2)]
+PLAN = [(0, 711, 1.0, 0.35), (711, 1136, 0.8, 0.9), (1136, 1406, 0.8, 0.15), (1406, 1794, 0.7, 0.3), (1794, 2199, 0.6, 0.2), (2199, 2464, 0.6, 0.2)]
 
 
 def rate(seconds, count, until=None):
