@@ -26,8 +26,8 @@ STARTS = {
 FORM = set("what which who whom whose where when why how is are was were do does did can could will would should shall may might must the a an of for to in on at with and or not no my your his her our their its it i you he she we they me us them this "
            "that these those there here have has had be been am as by from about into than then so very much many more most some any tell give name list say know please want need like get got let make made good nice best great really just "
            "too also if one two three i'm i've it's what's don't can't cannot today now again".split())
-BY_FORM = [("how many", "many"), ("how much", "many"), ("how old", "many"), ("how long", "many"), ("how far", "many"), ("how fast", "many"), ("how tall", "many"), ("how big", "many"), ("how do i", "do"), ("how can i", "do"), ("how should i", "do"),
-           ("how do you", "do"), ("how to", "do"), ("how", "how"), ("why", "why"), ("who is", "who"), ("who was", "who"), ("who", "did"), ("when", "when"), ("where", "where"), ("which", "fits"), ("what do you think", "opinion"),
+BY_FORM = [("how many", "many"), ("how much", "many"), ("how old", "many"), ("how long", "many"), ("how far", "many"), ("how fast", "many"), ("how tall", "many"), ("how big", "many"), ("how hot", "many"), ("how cold", "many"), ("how heavy", "many"), ("how deep", "many"), ("how high", "many"), ("how wide", "many"), ("how loud", "many"), ("how often", "many"), ("how come", "why"), ("how about", "opinion"), ("how was", "there"), ("how were", "there"), ("how did it", "there"), ("how do i", "do"), ("how can i", "do"), ("how should i", "do"),
+           ("how do you", "do"), ("how to", "do"), ("how", "how"), ("why", "why"), ("who is", "who"), ("who was", "who"), ("who", "did"), ("when is", "time"), ("when do", "time"), ("when will", "time"), ("when can", "time"), ("when should", "time"), ("when", "when"), ("where", "where"), ("which", "fits"), ("what do you think", "opinion"),
            ("do you like", "opinion"), ("what should i", "which"), ("what can i", "which"), ("should", "should"), ("what", "what"), ("is ", "yes"), ("are ", "yes"), ("do ", "yes"), ("does ", "yes"), ("did ", "yes"), ("has ", "yes"), ("was ", "yes"),
            ("can i", "yes"), ("may i", "yes"), ("explain", "what"), ("define", "what"), ("tell me about", "what"), ("describe", "what"), ("write", "write"), ("translate", "lang"), ("i like", "like"), ("i love", "like"),
            ("recommend", "which"), ("suggest", "which")]
@@ -335,4 +335,6 @@ class Daily:
         return one + r.choice([" and ", " but ", ", and ", ", but ", ". ", " because ", " while ", " so "]) + two, ANSWERS["say"][0], None
 
 
+ANSWERS["time"] = ["I do not know when that is. I am only a small demo model."]
+ANSWERS["there"] = ["I do not know, since I was not there. How was it for you?"]
 ANSWERS["unsure"] = ["I am not sure how to answer that. I am only a small demo model."]
