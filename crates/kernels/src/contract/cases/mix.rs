@@ -10,11 +10,12 @@ use crate::args::{Args, HyperMixArgs, HyperNormArgs};
 
 pub fn cases() -> Vec<Case> {
     vec![
-        hyper_mix(Input::Streams, Shape { hc: 4, columns: 40, topk: 1 }),
-        hyper_mix(Input::Sublayer, Shape { hc: 4, columns: 128, topk: 1 }),
-        hyper_mix(Input::Sublayer, Shape { hc: 2, columns: 90, topk: 1 }),
-        hyper_mix(Input::Experts, Shape { hc: 4, columns: 96, topk: 7 }),
-        hyper_mix(Input::Experts, Shape { hc: 3, columns: 128, topk: 2 }),
+        hyper_mix(Input::Streams, Shape { hc: 4, columns: 40, topk: 1 }, TURNS),
+        hyper_mix(Input::Sublayer, Shape { hc: 4, columns: 128, topk: 1 }, TURNS),
+        hyper_mix(Input::Sublayer, Shape { hc: 2, columns: 90, topk: 1 }, TURNS),
+        hyper_mix(Input::Experts, Shape { hc: 4, columns: 96, topk: 7 }, TURNS),
+        hyper_mix(Input::Experts, Shape { hc: 3, columns: 128, topk: 2 }, TURNS),
+        hyper_mix(Input::Experts, Shape { hc: 4, columns: 128, topk: 16 }, MOST),
         hyper_norm(4, 7),
         hyper_norm(3, 40),
     ]
@@ -25,6 +26,10 @@ const WIDTH: usize = 96;
 
 /// Channels of a stream of `hyper_mix`: no whole number of slices.
 const CHANNELS: usize = 168;
+
+/// Rows of `hyper_mix`, and of a group: two turns of four, and as many as one may have.
+const TURNS: (usize, usize) = (7, 6);
+const MOST: (usize, usize) = (65, 64);
 
 /// Streams, channels of a slice, and experts of a row.
 #[derive(Clone, Copy)]
@@ -42,10 +47,8 @@ enum Input {
     Experts,
 }
 
-fn hyper_mix(input: Input, shape: Shape) -> Case {
+fn hyper_mix(input: Input, shape: Shape, (rows, each): (usize, usize)) -> Case {
     let Shape { hc, columns, topk } = shape;
-    // Rows of a group: two turns of four.
-    let (rows, each) = (7, 6);
     let mixes = (2 + hc) * hc;
     let slices = CHANNELS.div_ceil(columns);
     let mut data = Data::new(columns as u64 + 90);
