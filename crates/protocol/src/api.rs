@@ -94,7 +94,7 @@ impl Api {
             identity.1.clone(),
         );
         let parsing = chat.conversation.parsing_options;
-        let reply = Reply::new(&self.setting, generator, parsing, true, &request);
+        let reply = Reply::new(&self.setting, generator, parsing, true, &request, chat.call);
         let Params { stream, include_usage, .. } = chat.params;
         let output = Output::new::<ChatResponse>(identity, reply, stream, include_usage);
         Ok(Prepared { request, output, stream })
@@ -116,7 +116,7 @@ impl Api {
         let generator =
             CompletionChunks::new(identity.0.clone(), identity.1.clone(), stream && include_usage);
         let parsing = Completion::parsing(&params.stop);
-        let reply = Reply::new(&self.setting, generator, parsing, false, &request);
+        let reply = Reply::new(&self.setting, generator, parsing, false, &request, None);
         let output = Output::new::<CompletionResponse>(identity, reply, stream, include_usage);
         Ok(Prepared { request, output, stream })
     }
@@ -129,7 +129,7 @@ impl Api {
     pub fn talk(&self, body: Value) -> Result<Prepared<Talk>, Error> {
         let (chat, request) = self.convert_chat(Body::from_value(body)?)?;
         let parsing = chat.conversation.parsing_options;
-        let output = Talk(Reply::new(&self.setting, Pieces, parsing, true, &request));
+        let output = Talk(Reply::new(&self.setting, Pieces, parsing, true, &request, chat.call));
         Ok(Prepared { request, output, stream: true })
     }
 

@@ -5,8 +5,9 @@ use deepseek_recipe::openai::ChatCompletionRequest;
 use deepseek_recipe::request::{
     ConversationRequest, ConversionError, ConversionOptions, ModelVersion, ProtocolRequest,
 };
-use deepseek_recipe_encoding::PromptEncoding;
+use deepseek_recipe_core::special_tokens::SpecialToken;
 use deepseek_recipe_encoding::v4::dsv41::DeepseekV41Encoding;
+use deepseek_recipe_encoding::{PromptEncoding, RenderedPrompt};
 use finback_tokenizer::Tokenizer;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -19,6 +20,36 @@ use crate::params::{MOST_LOGPROBS, Params};
 /// The model name that the conversion knows the prompt format by.
 const FORMAT: &str = "DeepSeek-V4.1-Flash";
 
+/// What begins a call inside the block of calls, behind the token for markup.
+const CALL_TAG: &str = " invoke";
+
+/// A call that a reply must make, where it can be of one tool alone.
+#[derive(Debug)]
+pub(crate) struct Call {
+    /// The tool's.
+    pub(crate) name: String,
+    /// The call's text up to its arguments: the prompt ends with it, so that no other name can be said.
+    pub(crate) opening: String,
+}
+
+impl Call {
+    /// The one that the prompt leaves open, its beginning appended.
+    fn open(conversation: &ConversationRequest, rendered: &mut RenderedPrompt) -> Option<Self> {
+        let options = &conversation.parsing_options;
+        // The conversion leaves a named tool alone among them.
+        let [tool] = conversation.conversation.tools.as_slice() else { return None };
+        if !options.starts_in_tool_calls {
+            return None;
+        }
+        let (name, mark) = (tool.name.clone(), options.special_tokens.token(SpecialToken::Dsml));
+        let opening = format!("<{mark}{CALL_TAG} name=\"{name}\">\n");
+        let at = rendered.prompt.len() + 1;
+        rendered.special_ranges.push(at..at + mark.len());
+        rendered.prompt.push_str(&opening);
+        Some(Self { name, opening })
+    }
+}
+
 /// A chat request with its prompt.
 #[derive(Debug)]
 pub(crate) struct Chat {
@@ -26,6 +57,8 @@ pub(crate) struct Chat {
     /// What the conversion says about the reply's form.
     pub(crate) conversation: ConversationRequest,
     pub(crate) params: Params,
+    /// The call that the reply goes on with.
+    pub(crate) call: Option<Call>,
 }
 
 impl Chat {
@@ -58,10 +91,12 @@ impl Chat {
         conversation.response_options.include_usage = params.include_usage;
         conversation.parsing_options.stop_sequences.clone_from(&params.stop);
         debug_assert_eq!(conversation.model_version, ModelVersion::DeepseekV41Flash);
-        let rendered = DeepseekV41Encoding::new().render_conversation(&conversation.conversation);
+        let mut rendered =
+            DeepseekV41Encoding::new().render_conversation(&conversation.conversation);
+        let call = Call::open(&conversation, &mut rendered);
         check_length(&rendered.prompt, context, tokenizer)?;
         let prompt = tokenizer.encode(&rendered.prompt, &rendered.special_ranges)?;
-        Ok(Self { prompt, conversation, params })
+        Ok(Self { prompt, conversation, params, call })
     }
 }
 

@@ -28,10 +28,11 @@ impl<C: Send + 'static> Parser<C> {
         options: ParsingOptions,
         vocabulary: Vocabulary,
         tally: Arc<Mutex<Tally>>,
+        only: Option<String>,
     ) -> Self {
         let inbox = Arc::new(Mutex::new(VecDeque::new()));
         let input = Inbox(Arc::clone(&inbox));
-        let output = StreamProcessor::new(Tap { generator, tally, seen: None }, options)
+        let output = StreamProcessor::new(Tap { generator, tally, only, seen: None }, options)
             .with_tokenizer(vocabulary)
             .into_protocol_stream(input);
         Self { inbox, output: Box::pin(output), ended: false }
@@ -83,6 +84,8 @@ pub(crate) struct Tally {
     pub(crate) reasoning_tokens: usize,
     /// Whether the next token belongs to reasoning.
     pub(crate) in_reasoning: bool,
+    /// Whether a call of another tool than the one that was asked for began: nothing of it is handed on.
+    pub(crate) strayed: bool,
     /// Why the reply ended, once it has.
     pub(crate) finish: Option<FinishReason>,
 }
@@ -92,6 +95,8 @@ pub(crate) struct Tally {
 struct Tap<G> {
     generator: G,
     tally: Arc<Mutex<Tally>>,
+    /// The tool that calls are of, where that is one.
+    only: Option<String>,
     /// The log-probabilities that were handed on last.
     seen: Option<Arc<[TokenLogprob]>>,
 }
@@ -104,6 +109,9 @@ impl<G: ChunkGenerator> ChunkGenerator for Tap<G> {
         match &mut chunk {
             // A tool call may begin inside reasoning, without its end token.
             OutputChunk::ToolCallBegin => tally.in_reasoning = false,
+            OutputChunk::ToolCallNamed { tool_name } => {
+                tally.strayed |= self.only.as_ref().is_some_and(|only| only != tool_name);
+            }
             // The parser gives both parts of a text it splits the tokens of the whole.
             OutputChunk::Content { logprobs, .. } | OutputChunk::Reasoning { logprobs, .. } => {
                 let again = |new: &Arc<[TokenLogprob]>| {
@@ -123,8 +131,15 @@ impl<G: ChunkGenerator> ChunkGenerator for Tap<G> {
             }
             _ => {}
         }
+        let dropped = tally.strayed && !matches!(chunk, OutputChunk::Finish { .. });
         drop(tally);
-        self.generator.generate(chunk)
+        let generated = (!dropped).then(|| self.generator.generate(chunk));
+        async move {
+            match generated {
+                Some(generated) => generated.await,
+                None => Vec::new(),
+            }
+        }
     }
 }
 

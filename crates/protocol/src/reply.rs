@@ -10,6 +10,7 @@ use finback_engine::{DraftCount, Event, Logprobs, Prefix, Timings};
 use finback_tokenizer::Tokenizer;
 use serde_json::{Value, json};
 
+use crate::chat::Call;
 use crate::parser::{Parser, Tally, Vocabulary, lock};
 use crate::sha::TokenSha;
 
@@ -44,6 +45,8 @@ pub(crate) struct Reply<C> {
     prompt_tokens: usize,
     think_end: Option<u32>,
     markup: bool,
+    /// What the prompt said of the reply's first call, until the parser has heard it.
+    opening: Option<String>,
     /// Bytes that the parser waits with, as they may be the start of a character.
     held: Vec<u8>,
     sha: TokenSha,
@@ -63,13 +66,16 @@ impl<C: Send + 'static> Reply<C> {
         parsing: ParsingOptions,
         markup: bool,
         request: &finback_engine::Request,
+        call: Option<Call>,
     ) -> Self {
         let in_reasoning = markup
             && parsing.thinking_initial_stage.is_some_and(|stage| stage.starts_in_reasoning());
         let tally = Arc::new(Mutex::new(Tally { in_reasoning, ..Tally::default() }));
+        let (only, opening) = call.map(|Call { name, opening }| (name, opening)).unzip();
         let vocabulary = Vocabulary { tokenizer: Arc::clone(&setting.tokenizer), markup };
         Self {
-            parser: Parser::new(generator, parsing, vocabulary, Arc::clone(&tally)),
+            parser: Parser::new(generator, parsing, vocabulary, Arc::clone(&tally), only),
+            opening,
             tally,
             end_tokens: request.end_tokens.clone(),
             prompt_tokens: request.prompt.len(),
@@ -141,12 +147,20 @@ impl<C: Send + 'static> Reply<C> {
             // It says that the reply ends and is no part of its text.
             return Ok(Vec::new());
         }
+        let mut chunks = match self.opening.take() {
+            Some(content) => self.parser.feed(InferenceChunk::Text { content, token_count: 0 })?,
+            None => Vec::new(),
+        };
         self.hold(id);
         let logprobs = logprobs.map(|logprobs| {
             let Logprobs { own, top } = logprobs;
             vec![InferenceTokenLogprob { logprob: own, top_logprobs: top }]
         });
-        self.parser.feed(InferenceChunk::Tokens { token_ids: vec![id], logprobs })
+        chunks.extend(self.parser.feed(InferenceChunk::Tokens { token_ids: vec![id], logprobs })?);
+        if lock(&self.tally).strayed {
+            chunks.extend(self.finish(InferenceFinishReason::Stop)?);
+        }
+        Ok(chunks)
     }
 
     /// Follows the parser's rule for what it holds back, which it would drop at the end: plain

@@ -220,6 +220,60 @@ fn tool_calls_are_parsed() {
     assert!(body["choices"][0]["message"]["content"].as_str().unwrap().contains("invoke"));
 }
 
+/// A reply to a request that names the tool `a` of two; its tokens go on inside the call.
+fn named(more: &Value) -> Prepared {
+    let tool = |name| json!({"type": "function", "function": {"name": name}});
+    let mut body = json!({"tools": [tool("a"), tool("b")], "tool_choice": tool("a")});
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    chat(&body)
+}
+
+const ARGUMENTS: &str = "<｜DSML｜ parameter name=\"x\" string=\"true\">one, two</｜DSML｜ parameter>\n\
+    </｜DSML｜ invoke>";
+
+#[test]
+fn a_named_tool_is_the_only_one_that_is_called() {
+    let again = format!("{ARGUMENTS}\n<｜DSML｜ invoke name=\"a\">\n</｜DSML｜ invoke>\n");
+    let reply = [ids(&format!("{again}</｜DSML｜ calls>")), vec![EOS]].concat();
+    let body = whole(named(&json!({})), &reply, FinishReason::Stop);
+    let calls = |body: &Value| -> Vec<(String, String)> {
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let calls = body["choices"][0]["message"]["tool_calls"].as_array().unwrap();
+        let functions = calls.iter().map(|call| &call["function"]);
+        functions.map(|call| (text(&call["name"]), text(&call["arguments"]))).collect()
+    };
+    let first = ("a".to_owned(), r#"{"x": "one, two"}"#.to_owned());
+    assert_eq!(calls(&body), [first.clone(), ("a".into(), "{}".into())]);
+    assert_eq!(body["choices"][0]["finish_reason"], "tool_calls");
+    assert_eq!(body["usage"]["completion_tokens"], reply.len());
+    // A call of another ends the reply before it.
+    let begun = ids(&format!("{ARGUMENTS}\n<｜DSML｜ invoke name=\"b\""));
+    let reply = [begun.clone(), ids(&format!(">\n{ARGUMENTS}</｜DSML｜ calls>"))].concat();
+    let body = whole(named(&json!({})), &reply, FinishReason::Length);
+    assert_eq!(calls(&body), [first]);
+    assert_eq!(body["choices"][0]["finish_reason"], "tool_calls");
+    assert_eq!(body["finback"]["token_sha"], sha(&reply[..begun.len()]));
+    let chunks = streamed(named(&json!({"stream": true})), &reply, FinishReason::Length);
+    let names = chunks.iter().filter_map(|chunk| {
+        chunk["choices"][0]["delta"]["tool_calls"][0]["function"]["name"].as_str()
+    });
+    assert_eq!(names.collect::<Vec<_>>(), ["a"]);
+    assert_eq!(chunks.last().unwrap()["choices"][0]["finish_reason"], "tool_calls");
+    // A reply that says nothing calls nothing.
+    let body = whole(named(&json!({})), &[EOS], FinishReason::Stop);
+    assert_eq!(body["choices"][0]["finish_reason"], "stop");
+    assert!(body["choices"][0]["message"]["tool_calls"].is_null());
+}
+
+#[test]
+fn a_stop_string_leaves_the_arguments_of_a_call_whole() {
+    let reply = [ids(&format!("{ARGUMENTS}\n</｜DSML｜ calls>")), vec![EOS]].concat();
+    let body = whole(named(&json!({"stop": [",", "one", "a"]})), &reply, FinishReason::Stop);
+    let call = &body["choices"][0]["message"]["tool_calls"][0]["function"];
+    assert_eq!((&call["name"], &call["arguments"]), (&"a".into(), &r#"{"x": "one, two"}"#.into()));
+    assert_eq!(body["choices"][0]["finish_reason"], "tool_calls");
+}
+
 #[test]
 fn reasoning_that_never_ends_is_all_reasoning() {
     let reply = ids("one two three");

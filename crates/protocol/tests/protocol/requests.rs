@@ -96,6 +96,30 @@ fn a_call_that_is_forced_comes_without_reasoning_unless_that_is_asked_for() {
 }
 
 #[test]
+fn a_prompt_names_the_tool_that_must_be_called_where_there_is_one() {
+    let prompt = |choice: Value, names: &[&str]| {
+        let tool = |name: &&str| json!({"type": "function", "function": {"name": name}});
+        let tools: Vec<Value> = names.iter().map(tool).collect();
+        let messages = json!([{"role": "user", "content": "Weather?"}]);
+        let body = json!({"messages": messages, "tools": tools, "tool_choice": choice});
+        chat(&body).prompt
+    };
+    let named = |name| json!({"type": "function", "function": {"name": name}});
+    let block = "</think>\n\n<｜DSML｜ calls>\n";
+    let call = |name| format!("{block}<｜DSML｜ invoke name=\"{name}\">\n");
+    let ends = |prompt: Vec<u32>, end: &str| {
+        let text = tokenizer().decode(&prompt);
+        assert!(text.ends_with(end), "{end:?} in {text}");
+        // The marks are tokens, as they are in what the model says.
+        let open = crate::ids(end);
+        assert!(prompt.ends_with(&open[1..]), "{prompt:?} {open:?}");
+    };
+    ends(prompt(named("b"), &["a", "b"]), &call("b"));
+    ends(prompt(json!("required"), &["a"]), &call("a"));
+    ends(prompt(json!("required"), &["a", "b"]), block);
+}
+
+#[test]
 fn defaults_are_the_releases() {
     let request = chat(&json!({"messages": [{"role": "user", "content": "Hi"}]}));
     let seed = prompt_seed(&request.prompt);
