@@ -9,7 +9,7 @@ use finback_cpu::{CpuOps, CpuOptions};
 use finback_gpu::{ExpertsOn, GpuOps, Needs, Ranks, Setup};
 use finback_kernels::device::Device;
 use finback_model::plan::Shared;
-use finback_ops::{Limits, ModelSpec, Ops, StepTimes, Timed};
+use finback_ops::{Limits, ModelSpec, Ops, OpsError, StepTimes, Timed};
 
 use crate::device;
 use crate::machine;
@@ -146,7 +146,7 @@ impl Backend {
         limits: &Limits,
     ) -> anyhow::Result<Option<&'static str>> {
         let Self::Gpu { devices, .. } = self else { return Ok(None) };
-        let tensor = needs(devices, spec, limits, ExpertsOn::Device)?.tensor_attention;
+        let tensor = with_first(devices, |device| GpuOps::tensor_attention(spec, limits, device))?;
         Ok(Some(if tensor { "tensor" } else { "portable" }))
     }
 
@@ -255,16 +255,24 @@ pub fn experts_on(values: &Values) -> ExpertsOn {
     }
 }
 
-/// What each device is asked for; they are alike.
+/// What each device is asked for.
 fn needs(
     devices: &Mutex<Vec<Box<dyn Device>>>,
     spec: &ModelSpec,
     limits: &Limits,
     experts: ExpertsOn,
 ) -> anyhow::Result<Needs> {
+    with_first(devices, |device| GpuOps::needs(spec, limits, experts, device))
+}
+
+/// What the first device says; they are alike.
+fn with_first<T>(
+    devices: &Mutex<Vec<Box<dyn Device>>>,
+    ask: impl FnOnce(&dyn Device) -> Result<T, OpsError>,
+) -> anyhow::Result<T> {
     let devices = devices.lock().unwrap_or_else(PoisonError::into_inner);
     let device = devices.first().ok_or_else(|| anyhow!("the device was taken"))?;
-    Ok(GpuOps::needs(spec, limits, experts, device.as_ref())?)
+    Ok(ask(device.as_ref())?)
 }
 
 fn boxed(ops: impl Ops + 'static, timed: bool) -> (Box<dyn Ops>, Option<StepTimes>) {

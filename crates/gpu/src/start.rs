@@ -52,8 +52,6 @@ pub struct Needs {
     pub scratch: u64,
     /// Bytes of the host's memory that hold those experts, locked for the device.
     pub locked: u64,
-    /// Whether attention runs on tensor cores.
-    pub tensor_attention: bool,
 }
 
 impl Needs {
@@ -170,15 +168,27 @@ impl GpuOps {
         State::new(spec, limits, &mut memory)?;
         let state = memory.counted();
         let mut memory = Memory::Counted(0);
-        let rooms = Rooms::new(spec, limits, &finds, &mut memory)?;
+        Rooms::new(spec, limits, &finds, &mut memory)?;
         Ok(Needs {
             weights: placer.counted(),
             state,
             workspace: memory.counted() - state,
             scratch,
             locked: hosted.map_or(0, |_| maps::locked(spec)),
-            tensor_attention: rooms.wide.attend.is_some(),
         })
+    }
+
+    /// Whether attention runs on tensor cores there.
+    ///
+    /// # Errors
+    /// Sizes that the kernels cannot run.
+    pub fn tensor_attention(
+        spec: &ModelSpec,
+        limits: &Limits,
+        device: &dyn Device,
+    ) -> Result<bool, OpsError> {
+        let wide = Wide::new(spec, limits, &wide::Found::new(device), &mut Memory::Counted(0))?;
+        Ok(wide.attend.is_some())
     }
 
     /// Allocates for the limits and copies the weights to the device; `progress` takes the bytes that

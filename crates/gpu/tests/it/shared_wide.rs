@@ -1,7 +1,7 @@
 //! Attention on tensor cores, which takes all heads at once.
 
 use finback_gpu::{ExpertsOn, GpuOps};
-use finback_kernels::device::{Device, emu_with_tiles};
+use finback_kernels::device::{Device, emu, emu_with_tiles};
 use finback_kernels::meeting::Meeting;
 use finback_kernels::seated::{emu_group, seated};
 use finback_model::synth::{SynthOptions, Vocabulary, write};
@@ -30,6 +30,8 @@ fn attention_on_tensor_cores_is_refused_on_several_devices_and_the_portable_one_
     };
     write(dir.path(), &options, &Vocabulary::bare(64)).unwrap();
     let spec = spec_of(dir.path(), Numerics::RELEASE);
+    let tensor = |device: &dyn Device| GpuOps::tensor_attention(&spec, &limits(1), device).unwrap();
+    assert!(tensor(emu_with_tiles().unwrap().as_ref()) && !tensor(emu().unwrap().as_ref()));
     let needs = |device: &dyn Device| GpuOps::needs(&spec, &limits(1), ExpertsOn::Device, device);
     needs(emu_with_tiles().unwrap().as_ref()).unwrap();
     needs(emu_group(2).unwrap()[1].as_ref()).unwrap();
