@@ -22,8 +22,8 @@ pub struct Queue {
     first: bool,
     taped_rows: usize,
     scratch: Vec<u8>,
-    /// Counts the tapes that were run.
-    flushed: u64,
+    /// Counts the passes that began.
+    passes: u64,
     /// What the device noticed and nobody was told.
     findings: Findings,
 }
@@ -38,7 +38,7 @@ impl Queue {
             first: false,
             taped_rows: TAPED_ROWS,
             scratch: Vec::new(),
-            flushed: 0,
+            passes: 0,
             findings: Findings::default(),
         }
     }
@@ -53,6 +53,7 @@ impl Queue {
         self.flush()?;
         self.taped = rows <= self.taped_rows;
         self.first = true;
+        self.passes += 1;
         Ok(())
     }
 
@@ -78,7 +79,7 @@ impl Queue {
         }
         if self.taped {
             self.tape.push(kernel, args, grid);
-            let full = self.first && self.tape.len() == FIRST;
+            let full = self.first && self.tape.len() >= FIRST;
             return if full { self.flush() } else { Ok(()) };
         }
         self.scratch.clear();
@@ -106,13 +107,12 @@ impl Queue {
         }
         let done = self.device.launch_all(&self.tape);
         self.tape.clear();
-        self.flushed += 1;
         done.map_err(|error| failed(self.device.name(), "a pass", &error))
     }
 
-    /// Which tape is being filled; a table that a launch on it reads must stay until it has run.
-    pub fn tape(&self) -> u64 {
-        self.flushed
+    /// Which pass began last; those before it have run, of its own launches some may wait.
+    pub fn pass(&self) -> u64 {
+        self.passes
     }
 
     /// The launches that wait.
@@ -200,4 +200,29 @@ pub fn find(device: &dyn Device, name: &'static str) -> Result<&'static Kernel, 
         step: name,
         reason: "the device has no such kernel".into(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use finback_kernels::args::FillArgs;
+    use finback_kernels::device::emu;
+
+    #[test]
+    fn a_pass_is_one_however_its_launches_go_to_the_device() {
+        let Ok(mut device) = emu() else { return };
+        let out = device.allocate(64).unwrap();
+        let mut queue = Queue::new(device);
+        let fill = kernel("fill").unwrap();
+        let args = FillArgs { out, count: 16, width: 16, ..Default::default() };
+        queue.begin(1).unwrap();
+        let pass = queue.pass();
+        for launch in 1..=FIRST + 2 {
+            queue.push(fill, &args, [1, 1]).unwrap();
+            assert_eq!(queue.waiting().len(), if launch < FIRST { launch } else { launch - FIRST });
+            assert_eq!(queue.pass(), pass);
+        }
+        queue.begin(1).unwrap();
+        assert!(queue.waiting().is_empty() && queue.pass() > pass);
+    }
 }

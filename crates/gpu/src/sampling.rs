@@ -51,7 +51,7 @@ pub struct Tables {
     pub saved_chain: u64,
     /// Additions that fit.
     most: usize,
-    /// The tape whose launches read the table that is there.
+    /// The pass whose launches read the table that is there.
     read_by: u64,
 }
 
@@ -106,10 +106,10 @@ impl Tables {
             return Err(OpsError::Unsupported { backend, step: "a choice", reason });
         }
         // A launch that waits may read the table that is there.
-        if self.read_by == queue.tape() {
+        if self.read_by == queue.pass() {
             queue.flush()?;
         }
-        self.read_by = queue.tape();
+        self.read_by = queue.pass();
         let mut bytes: Vec<u8> = Vec::new();
         let mut part = |values: &mut dyn Iterator<Item = u32>| {
             bytes.resize(bytes.len().next_multiple_of(8), 0);
