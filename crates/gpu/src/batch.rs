@@ -4,7 +4,7 @@
 //! follows from the number of spans and rows alone, so that a round of the same kind has the same
 //! addresses.
 
-use finback_ops::{BLOCK_POSITIONS, Frequencies, Limits, ModelSpec, OpsError, Rows, Span};
+use finback_ops::{BLOCK_POSITIONS, Frequencies, Limits, ModelSpec, OpsError, Rows, Span, share};
 
 use crate::memory::Memory;
 
@@ -101,15 +101,37 @@ struct Turns {
     sin: Vec<f32>,
 }
 
+/// Positions that are worth a thread.
+const POSITIONS: usize = 256;
+
 impl Turns {
-    fn fill(&mut self, first: usize, count: usize, frequencies: &Frequencies, half: usize) {
+    /// Takes `count` positions from `first` on, `each` of them by one thread; `write` makes one's.
+    fn fill(
+        &mut self,
+        first: usize,
+        count: usize,
+        each: usize,
+        half: usize,
+        write: impl Fn(usize, &mut [f32], &mut [f32]) + Sync,
+    ) {
         self.first = first;
         self.cos.resize(count * half, 0.0);
         self.sin.resize(count * half, 0.0);
-        let rows = self.cos.chunks_exact_mut(half).zip(self.sin.chunks_exact_mut(half));
-        for (position, (cos, sin)) in (first..).zip(rows) {
-            frequencies.write(position, cos, sin);
-        }
+        let parts = self.cos.chunks_mut(each * half).zip(self.sin.chunks_mut(each * half));
+        std::thread::scope(|scope| {
+            for (part, (cos, sin)) in parts.enumerate() {
+                let (write, from) = (&write, first + part * each);
+                scope.spawn(move || {
+                    let rows = cos.chunks_exact_mut(half).zip(sin.chunks_exact_mut(half));
+                    (from..).zip(rows).for_each(|(position, (cos, sin))| write(position, cos, sin));
+                });
+            }
+        });
+    }
+
+    /// Whether all these positions are here.
+    fn has(&self, first: usize, count: usize, half: usize) -> bool {
+        self.first <= first && (first + count) * half <= self.first * half + self.cos.len()
     }
 
     /// Those of a position, where they are here.
@@ -180,7 +202,9 @@ impl Batch {
     ) {
         for (turns, frequencies) in self.ahead.iter_mut().zip([Some(window), compressed]) {
             if let Some(frequencies) = frequencies {
-                turns.fill(first, count, frequencies, self.half);
+                let write =
+                    |at: usize, cos: &mut [f32], sin: &mut [f32]| frequencies.write(at, cos, sin);
+                turns.fill(first, count, share(count, POSITIONS), self.half, write);
             }
         }
     }
@@ -211,6 +235,12 @@ impl Batch {
                 writes.push((at, span.blocks.iter().flat_map(|b| b.to_ne_bytes()).collect()));
             }
         }
+        if let [span] = spans
+            && span.tokens.len() > POSITIONS
+            && !self.ahead[0].has(span.start, span.tokens.len(), self.half)
+        {
+            self.turn_ahead(span.start, span.tokens.len(), window, compressed);
+        }
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.clear();
         let mut table = Table { base: self.base, bytes: &mut bytes };
@@ -225,10 +255,10 @@ impl Batch {
             || self.spans.iter().flat_map(|span| (0..span.tokens.len()).map(|i| span.start + i));
         let [ahead, ahead_compressed] = &self.ahead;
         let from = Angles { frequencies: window, ahead };
-        self.window = table.angles(positions(), from, self.half);
+        self.window = table.angles(positions(), self.rows, from, self.half);
         if let Some(compressed) = compressed {
             let from = Angles { frequencies: compressed, ahead: ahead_compressed };
-            self.compressed = table.angles(positions(), from, self.half);
+            self.compressed = table.angles(positions(), self.rows, from, self.half);
             for closing in &mut self.closing {
                 closing.fill(
                     &self.spans,
@@ -313,7 +343,7 @@ impl Closing {
         self.key_places = table.longs(bytes(pool.packed.key));
         (self.cos, self.sin) = match ratio {
             1 => (0, 0),
-            _ => table.angles(positions.into_iter(), from, half),
+            _ => table.angles(positions.into_iter(), self.count, from, half),
         };
     }
 }
@@ -332,36 +362,71 @@ impl Table<'_> {
 
     fn words(&mut self, words: impl Iterator<Item = u32>) -> u64 {
         let at = self.here();
-        self.bytes.extend(words.flat_map(u32::to_ne_bytes));
+        words.for_each(|word| self.bytes.extend_from_slice(&word.to_ne_bytes()));
         at
     }
 
     fn longs(&mut self, longs: impl Iterator<Item = u64>) -> u64 {
         let at = self.here();
-        self.bytes.extend(longs.flat_map(u64::to_ne_bytes));
+        longs.for_each(|long| self.bytes.extend_from_slice(&long.to_ne_bytes()));
         at
     }
 
-    /// Cosines and sines of each position.
+    /// Cosines and sines of each of `count` positions.
     fn angles(
         &mut self,
         positions: impl Iterator<Item = usize>,
+        count: usize,
         from: Angles<'_>,
         half: usize,
     ) -> (u64, u64) {
-        let (mut cos, mut sin) = (Vec::new(), Vec::new());
-        for position in positions {
-            let at = cos.len();
-            if let Some((own_cos, own_sin)) = from.ahead.of(position, half) {
-                cos.extend_from_slice(own_cos);
-                sin.extend_from_slice(own_sin);
-                continue;
-            }
-            cos.resize(at + half, 0.0);
-            sin.resize(at + half, 0.0);
-            from.frequencies.write(position, &mut cos[at..], &mut sin[at..]);
+        let (at, start) = (self.here(), self.bytes.len());
+        let bytes = (4 * count * half).next_multiple_of(8);
+        self.bytes.resize(start + 2 * bytes, 0);
+        let (cos, sin) = self.bytes[start..].split_at_mut(bytes);
+        let rows = cos.chunks_exact_mut(4 * half).zip(sin.chunks_exact_mut(4 * half));
+        let mut own = vec![0.0; 2 * half];
+        let (own_cos, own_sin) = own.split_at_mut(half);
+        for (position, (cos, sin)) in positions.zip(rows) {
+            let turns = from.ahead.of(position, half).unwrap_or_else(|| {
+                from.frequencies.write(position, own_cos, own_sin);
+                (own_cos, own_sin)
+            });
+            put(cos, turns.0);
+            put(sin, turns.1);
         }
-        let cos = self.words(cos.into_iter().map(f32::to_bits));
-        (cos, self.words(sin.into_iter().map(f32::to_bits)))
+        (at, at + bytes as u64)
+    }
+}
+
+fn put(to: &mut [u8], from: &[f32]) {
+    for (to, x) in to.as_chunks_mut().0.iter_mut().zip(from) {
+        *to = x.to_ne_bytes();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn angles_are_the_same_however_many_threads_make_them() {
+        let write = |position: usize, cos: &mut [f32], sin: &mut [f32]| {
+            for (i, (cos, sin)) in cos.iter_mut().zip(sin).enumerate() {
+                (*cos, *sin) = ((position * 8 + i) as f32, -((position * 8 + i) as f32));
+            }
+        };
+        let mut turns = Turns::default();
+        assert!(!turns.has(0, 1, 4) && turns.of(0, 4).is_none());
+        for each in [50, 20, 7, 1] {
+            turns.fill(30, 20, each, 4, write);
+            for position in 30..50 {
+                let (mut cos, mut sin) = ([0.0; 4], [0.0; 4]);
+                write(position, &mut cos, &mut sin);
+                assert_eq!(turns.of(position, 4), Some((&cos[..], &sin[..])), "{each} a thread");
+            }
+            assert!(turns.of(29, 4).is_none() && turns.of(50, 4).is_none());
+            assert!(turns.has(30, 20, 4) && !turns.has(29, 2, 4) && !turns.has(49, 2, 4));
+        }
     }
 }

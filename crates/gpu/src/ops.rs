@@ -6,7 +6,7 @@ use finback_kernels::device::Findings;
 use finback_kernels::tape::Tape;
 use finback_ops::{
     Adjust, Frequencies, Keep, Limits, ModelSpec, Ops, OpsError, OpsResult, Penalties, Rows,
-    Sampling, Site, Span, Stage,
+    Sampling, Site, Span, Stage, TableRows,
 };
 
 use crate::batch::Batch;
@@ -45,6 +45,8 @@ pub struct GpuOps {
     pub(crate) stage: Stage,
     /// Table rows that the last [`Ops::engram`] read.
     pub(crate) table_rows: Vec<u64>,
+    /// What was read of them, where nothing was read ahead.
+    pub(crate) table_read: TableRows,
     /// Rows of the last [`Ops::choose`].
     pub(crate) chosen: usize,
     /// Drafts of the last [`Ops::draft_chain`].

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use finback_kernels::device::Device;
 use finback_kernels::manifest::Kernel;
-use finback_ops::{Frequencies, Limits, ModelSpec, Numerics, OpsError, Stage};
+use finback_ops::{Frequencies, Limits, ModelSpec, Numerics, OpsError, Stage, TableRows};
 
 use crate::batch::Batch;
 use crate::check::check;
@@ -269,6 +269,7 @@ impl GpuOps {
             compressed_frequencies: Frequencies::compressed(&spec.dims, spec.numerics),
             stage: Stage::default(),
             table_rows: Vec::new(),
+            table_read: TableRows::default(),
             chosen: 0,
             drafted: 0,
             own: finds.share.own(&spec.dims),

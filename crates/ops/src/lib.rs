@@ -7,6 +7,7 @@ mod rope;
 mod sampling;
 mod spec;
 mod stage;
+mod threads;
 mod timed;
 
 pub use batch::{BLOCK_POSITIONS, Keep, Limits, Rows, Span};
@@ -19,4 +20,5 @@ pub use spec::{
     KvSource, LayerSpec, Linear, ModelSpec, Numerics, Scoring, Site, Yarn,
 };
 pub use stage::{Stage, TableRows, look_back};
+pub use threads::share;
 pub use timed::{StepTime, StepTimes, Timed};

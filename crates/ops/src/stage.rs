@@ -4,6 +4,7 @@ use finback_checkpoint::{Advice, Tensor};
 
 use crate::batch::{Limits, Span};
 use crate::spec::{Engram, EngramLayer, ModelSpec};
+use crate::threads::share;
 
 /// Bytes that are advised together; a tensor may begin within a page, so this need not be the
 /// system's.
@@ -29,18 +30,41 @@ pub struct TableRows {
     pub scales: Vec<u8>,
 }
 
+/// Table rows that are worth a thread.
+const ROWS: usize = 4096;
+
 impl TableRows {
     /// Reads the rows of a table whose rows have `dim` channels.
     pub fn read(&mut self, layer: &EngramLayer, dim: usize, rows: &[u64]) {
-        let (codes, scales) = (layer.table.bytes(), layer.table_scale.bytes());
+        let tables = [layer.table.bytes(), layer.table_scale.bytes()];
+        self.gather(tables, dim, rows, share(rows.len(), ROWS));
+    }
+
+    /// Reads rows of codes and scales, `each` rows by one thread.
+    fn gather(&mut self, [codes, scales]: [&[u8]; 2], dim: usize, rows: &[u64], each: usize) {
         let blocks = dim / 32;
-        self.codes.clear();
-        self.scales.clear();
-        for &row in rows {
-            let row = row as usize;
-            self.codes.extend_from_slice(&codes[row * dim..(row + 1) * dim]);
-            self.scales.extend_from_slice(&scales[row * blocks..(row + 1) * blocks]);
-        }
+        self.codes.resize(rows.len() * dim, 0);
+        self.scales.resize(rows.len() * blocks, 0);
+        let to = self.codes.chunks_mut(each * dim).zip(self.scales.chunks_mut(each * blocks));
+        let mut parts = rows.chunks(each).zip(to).map(|(rows, (to_codes, to_scales))| {
+            move || {
+                copy_rows(codes, dim, rows, to_codes);
+                copy_rows(scales, blocks, rows, to_scales);
+            }
+        });
+        // This thread takes the first.
+        let first = parts.next();
+        std::thread::scope(|scope| {
+            parts.for_each(|part| drop(scope.spawn(part)));
+            first.into_iter().for_each(|mut part| part());
+        });
+    }
+}
+
+/// Copies rows of `width` bytes one behind another.
+fn copy_rows(table: &[u8], width: usize, rows: &[u64], to: &mut [u8]) {
+    for (&row, to) in rows.iter().zip(to.chunks_exact_mut(width)) {
+        to.copy_from_slice(&table[row as usize * width..][..width]);
     }
 }
 
@@ -49,6 +73,8 @@ impl TableRows {
 pub struct Stage {
     ahead: Vec<Ahead>,
     running: Option<Ahead>,
+    /// What earlier passes read, to be filled again.
+    spare: Vec<TableRows>,
 }
 
 impl Stage {
@@ -94,7 +120,9 @@ impl Stage {
 
     /// Begins a pass: what was announced for its very rows is used in it.
     pub fn begin(&mut self, spans: &[Span<'_>]) {
-        self.running = None;
+        if let Some(ran) = self.running.take().filter(|ran| !ran.read.is_empty()) {
+            self.spare = ran.read;
+        }
         let [span] = spans else { return };
         let same = |ahead: &Ahead| {
             ahead.slot == span.slot && ahead.start == span.start && ahead.tokens == span.tokens
@@ -122,7 +150,7 @@ impl Stage {
             let tables = engrams(spec).into_iter().zip(&ahead.rows);
             ahead.read = tables
                 .map(|(layer, rows)| {
-                    let mut table = TableRows::default();
+                    let mut table = self.spare.pop().unwrap_or_default();
                     table.read(layer, engram.dim, rows);
                     table
                 })
@@ -190,4 +218,29 @@ pub fn look_back(
         };
         id.map(|t| engram.map[t as usize])
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_the_same_however_many_threads_read_them() {
+        let codes: Vec<u8> = (0..40 * 64).map(|i| (i * 7 % 251) as u8).collect();
+        let scales: Vec<u8> = (0..40 * 2).map(|i| i as u8).collect();
+        let rows: Vec<u64> = (0..23).map(|i| i * 17 % 40).collect();
+        let wanted = |table: &[u8], width: usize| -> Vec<u8> {
+            rows.iter().flat_map(|&row| table[row as usize * width..][..width].to_vec()).collect()
+        };
+        let mut read = TableRows::default();
+        for each in [100, 23, 5, 1] {
+            read.gather([&codes, &scales], 64, &rows, each);
+            let wanted = TableRows { codes: wanted(&codes, 64), scales: wanted(&scales, 2) };
+            assert!(read == wanted, "{each} a thread");
+        }
+        read.gather([&codes, &scales], 64, &rows[..3], 2);
+        assert_eq!(read.codes, wanted(&codes, 64)[..3 * 64]);
+        read.gather([&codes, &scales], 64, &[], 2);
+        assert_eq!(read, TableRows::default());
+    }
 }

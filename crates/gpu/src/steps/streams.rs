@@ -5,7 +5,7 @@ use finback_kernels::args::{
     HyperOutArgs, TapArgs,
 };
 use finback_numerics::fp8::E8M0_NAN;
-use finback_ops::{EngramLayer, Format, OpsError, OpsResult, Rows, Site, TableRows, look_back};
+use finback_ops::{EngramLayer, Format, OpsError, OpsResult, Rows, Site, look_back};
 
 use crate::linear::index;
 use crate::ops::{GpuOps, Pending};
@@ -88,7 +88,7 @@ impl GpuOps {
             look_back(engram, kept, r - span.first, |i| span.tokens[i], &mut ids);
             engram.rows(table.which, &ids, &mut self.table_rows);
         }
-        let mut read = TableRows::default();
+        let mut read = std::mem::take(&mut self.table_read);
         let (codes, scales) = match self.stage.table(table.which) {
             Some(ahead) => {
                 let part = |bytes: usize| rows.start * bytes..rows.end * bytes;
@@ -104,7 +104,9 @@ impl GpuOps {
             return Err(OpsError::nan_scale(&table.table_scale, &format!("row {row}")));
         }
         self.queue.write(self.work.table_codes[table.which].at, codes)?;
-        self.queue.write(self.work.table_scales[table.which].at, scales)
+        self.queue.write(self.work.table_scales[table.which].at, scales)?;
+        self.table_read = read;
+        Ok(())
     }
 
     pub(crate) fn tap_step(&mut self, layer: usize, rows: Rows) -> OpsResult {
