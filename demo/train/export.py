@@ -201,12 +201,15 @@ def masters_of(folder, params):
 
 
 def export(m, text, folder):
-    """m: name -> f32 master, on the CPU. Writes shard, index and config.json."""
+    """m: name -> f32 master, on the CPU. Writes shard, index, config.json and generation_config.json."""
     w = Writer()
     visit(w, m, text)
     w.save(folder)
     with open(os.path.join(folder, "config.json"), "w") as f:
         json.dump(composite(text), f, indent=1)
+        f.write("\n")
+    with open(os.path.join(folder, "generation_config.json"), "w") as f:
+        json.dump({"default_chat_template_kwargs": {"enable_thinking": False}}, f, indent=1)  # it chats better so
         f.write("\n")
 
 

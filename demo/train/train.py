@@ -39,9 +39,11 @@ STAGES = {
     "home": ([(2048, "talk", True, 64), (2048, "talk", True, 64), (8192, "far", True, 192)], 265),
     "drafts": ([(2048, "final", True, 0)], 105),
     "redraft": ([(2048, "final", True, 0)], 100),
+    "mend": ([(2048, "talk", True, 64), (2048, "talk", True, 64), (8192, "far", True, 192)], 55),
+    "mend-drafts": ([(2048, "final", True, 0)], 55),
 }
 # backbone seconds: (from, to, learning-rate factor at the start, share of the time it stays there)
-PLAN = [(0, 711, 1.0, 0.35), (711, 1136, 0.8, 0.9), (1136, 1406, 0.8, 0.15), (1406, 1794, 0.7, 0.3), (1794, 2199, 0.6, 0.2), (2199, 2464, 0.6, 0.2)]
+PLAN = [(0, 711, 1.0, 0.35), (711, 1136, 0.8, 0.9), (1136, 1406, 0.8, 0.15), (1406, 1794, 0.7, 0.3), (1794, 2199, 0.6, 0.2), (2199, 2464, 0.6, 0.2), (2464, 2519, 0.25, 0.2)]
 
 
 def rate(seconds, count, until=None):
