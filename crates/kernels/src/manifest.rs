@@ -147,7 +147,7 @@ kernels! {
         tile_fp4_few: TileArgs, 512, SHARED;
         tile_fp4_some: TileArgs, 512, SHARED;
         tile_fp4_pair: TileArgs, 512, SHARED;
-        tile_fp4_many: TileArgs, 384, SHARED;
+        tile_fp4_many: TileArgs, 512, SHARED;
         tile_bf16_few: TileArgs, 512, SHARED;
         tile_bf16_some: TileArgs, 512, SHARED;
         tile_bf16_pair: TileArgs, 512, SHARED;

@@ -18,8 +18,6 @@ pub const FEW_ROWS: usize = 32;
 const FEW_GROUPS: usize = 512;
 /// Warps of a group of those products, which is the most slices of a sum.
 const WARPS: usize = 16;
-/// Outputs of a piece of the products of many rows, and the fewest of its rows where there are more.
-const MANY: (usize, usize) = (128, 96);
 /// Most groups of one.
 const MANY_GROUPS: usize = 1024;
 /// Shared memory that a group may ask for.
@@ -303,11 +301,20 @@ impl Tiles {
         }
         let args = self.args(weight, rows, groups);
         // At most so many pieces: how the groups are cut is known on the device.
-        let parts = word(rows.rows.div_ceil(MANY.1));
+        let (outputs, most) = self.piece();
+        let parts = word(rows.rows.div_ceil(most));
         let names = ["tile_fp8_many", "tile_fp4_many", "tile_bf16_many"];
-        let pieces = word(self.outputs.div_ceil(MANY.0)) * args.groups_max * parts;
+        let pieces = word(self.outputs.div_ceil(outputs)) * args.groups_max * parts;
         let grid = [pieces.min(width), 1];
         Some((manifest::kernel(self.named(names))?, args, grid))
+    }
+
+    /// Outputs of a piece of the product of many rows, and most of its rows.
+    fn piece(&self) -> (usize, usize) {
+        match self.format {
+            format::FP4 => (192, 80),
+            _ => (128, 128),
+        }
     }
 
     fn args(&self, weight: u64, rows: &Rows, groups: &Groups) -> TileArgs {

@@ -18,32 +18,34 @@ DEVICE u32 multiplier(u32 word, u32 at) {
     return (PLANTED(FAULT_TILE_WRONG_SCALE) ? byte + 1u : byte) * 0x00800080u;
 }
 
-// The left operand of four products of 16 inputs: a[i] is inputs 16 i.. of a step, from shared memory.
-// `exponents` has the scales' bytes of the step's two units of 32 inputs where the weight is FP8.
-template <u32 F> DEVICE void lift_step(u32 from, u32 lane, u32 exponents, u32 (&a)[4][4]) {
+// A lane's part of a step, and the bytes of its scales.
+template <u32 F> struct Codes {
+    u32 word[F == FORMAT_FP8 ? 8u : F == FORMAT_FP4 ? 4u : 16u], scales;
+};
+// Reads it from shared memory. `exponents` has the scales' bytes of the step's two units of 32 inputs where the
+// weight is FP8.
+template <u32 F> DEVICE void read_step(u32 from, u32 lane, u32 exponents, Codes<F>& to) {
+#pragma unroll
+    for (u32 i = 0; i < sizeof(to.word) / 16u; i++) load_words(from + i * 512u + lane * 16u, to.word + i * 4u);
+    to.scales = F == FORMAT_FP4 ? load_word(from + 512u + lane / 4u * 4u) : exponents;
+}
+
+// The left operand of four products of 16 inputs: a[i] is inputs 16 i.. of a step.
+template <u32 F> DEVICE void lift_codes(const Codes<F>& codes, u32 (&a)[4][4]) {
     if (F == FORMAT_FP8) {
 #pragma unroll
-        for (u32 unit = 0; unit < 2u; unit++) {
-            u32 w[4];
-            load_words(from + unit * 512u + lane * 16u, w);
-            const u32 by = multiplier(exponents, unit);
-#pragma unroll
-            for (u32 i = 0; i < 4u; i++) {
-                const u32 first = w[i] & 0x87f087f0u;
-                const u32 second = ((w[i] << 4) & 0x80f080f0u) | ((w[i] >> 4) & 0x07000700u);
-                a[unit * 2u + i / 2u][i % 2u] = times_bf16(first, by);
-                a[unit * 2u + i / 2u][i % 2u + 2u] = times_bf16(second, by);
-            }
+        for (u32 i = 0; i < 8u; i++) {
+            const u32 by = multiplier(codes.scales, i / 4u), x = codes.word[i];
+            const u32 second = ((x << 4) & 0x80f080f0u) | ((x >> 4) & 0x07000700u);
+            a[i / 2u][i % 2u] = times_bf16(x & 0x87f087f0u, by);
+            a[i / 2u][i % 2u + 2u] = times_bf16(second, by);
         }
     } else if (F == FORMAT_FP4) {
-        u32 w[4];
-        load_words(from + lane * 16u, w);
-        const u32 bytes = load_word(from + 512u + lane / 4u * 4u);
 #pragma unroll
         for (u32 i = 0; i < 4u; i++) {
             // Word i: row half i % 2, inputs 32 (i / 2)..; the scales' bytes lie in the same order.
-            const u32 by = multiplier(bytes, i);
-            const u32 x = w[i], right4 = __funnelshift_r(x, x, 4), right6 = __funnelshift_r(x, x, 6);
+            const u32 by = multiplier(codes.scales, i), x = codes.word[i];
+            const u32 right4 = __funnelshift_r(x, x, 4), right6 = __funnelshift_r(x, x, 6);
             const u32 k = i / 2u * 2u, half = i % 2u;
             a[k][half] = times_bf16(x & 0x81c081c0u, by);
             a[k][half + 2u] = times_bf16(right4 & 0x81c081c0u, by);
@@ -52,8 +54,14 @@ template <u32 F> DEVICE void lift_step(u32 from, u32 lane, u32 exponents, u32 (&
         }
     } else {
 #pragma unroll
-        for (u32 i = 0; i < 4u; i++) load_words(from + i * 512u + lane * 16u, a[i]);
+        for (u32 i = 0; i < 16u; i++) a[i / 4u][i % 4u] = codes.word[i];
     }
+}
+
+template <u32 F> DEVICE void lift_step(u32 from, u32 lane, u32 exponents, u32 (&a)[4][4]) {
+    Codes<F> codes;
+    read_step<F>(from, lane, exponents, codes);
+    lift_codes<F>(codes, a);
 }
 
 // Where outputs of a tile go: row r's are at `at + r * stride`. A tile lies on one side of the split.

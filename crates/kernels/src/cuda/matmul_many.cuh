@@ -1,33 +1,39 @@
 // Products of many rows.
 //
-// A group takes pieces of work, 128 outputs times some rows, one after another. One of its three
-// warpgroups brings steps of 64 inputs into a ring of shared memory and runs ahead, into the next piece
-// too. The other two do 64 outputs each: while the tensor cores multiply by a step's weights, the warps
-// lift the next one's to registers. An instruction multiplies 64 outputs, 16 inputs and all rows; its
-// sums have the bits of `multiply`'s, which a contract case holds.
+// A group takes pieces of work, outputs times some rows, one after another. The last of its warpgroups brings
+// steps of 64 inputs into a ring of shared memory and runs ahead, into the next piece too. The others do 64
+// outputs each: while the tensor cores multiply by a step's weights, the warps lift the next one's to
+// registers. An instruction multiplies 64 outputs, 16 inputs and all rows; its sums have the bits of
+// `multiply`'s, which a contract case holds.
 #pragma once
 #ifdef HOPPER
 
-#define MANY_OUTPUTS 128u
-#define MANY_THREADS 384u
-#define MANY_WARPS 8u    // warps that multiply, a tile each
 #define MANY_BRING 128u  // lanes that bring
-#define MANY_PANEL 16u   // outputs whose pieces are done together, in MANY_OUTPUTS
+#define MANY_PANEL 16u   // pieces side by side that are done together, of one weight
 #define MANY_GROUPS 1024u
 
-// Most rows of a piece. Experts have few each: their pieces have a size for half as many too.
-template <u32 F> DEVICE constexpr u32 many_rows() { return F == FORMAT_FP4 ? 96u : 128u; }
+// Warpgroups that multiply, and the outputs of a piece.
+template <u32 F> DEVICE constexpr u32 many_teams() { return F == FORMAT_FP4 ? 3u : 2u; }
+template <u32 F> DEVICE constexpr u32 many_warps() { return many_teams<F>() * 4u; }
+template <u32 F> DEVICE constexpr u32 many_outputs() { return many_teams<F>() * 64u; }
+template <u32 F> DEVICE constexpr u32 many_threads() { return many_warps<F>() * 32u + MANY_BRING; }
+
+// Most rows of a piece.
+template <u32 F> DEVICE constexpr u32 many_rows() { return F == FORMAT_FP4 ? 80u : 128u; }
 
 // Of rows of 128 bytes whose 16-byte parts lie at part ^ (row % 8).
 DEVICE u64 rows_descriptor(u32 at) {
     return u64((at & 0x3ffffu) >> 4) | (u64(1u) << 16) | (u64(64u) << 32) | (u64(1u) << 62);
 }
 
-// A stage of the ring has the rows, then the tiles. Both counts fit beside the rest in 227 KiB.
+// A stage of the ring has the rows, then the tiles. So many fit beside the rest in 227 KiB.
 template <u32 F> DEVICE constexpr u32 many_stage() {
-    return (many_rows<F>() * 128u + MANY_WARPS * step_bytes<F>() + 1023u) / 1024u * 1024u;
+    return (many_rows<F>() * 128u + many_warps<F>() * step_bytes<F>() + 1023u) / 1024u * 1024u;
 }
-template <u32 F> DEVICE constexpr u32 many_stages() { return F == FORMAT_BF16 ? 6u : 8u; }
+template <u32 F> DEVICE constexpr u32 many_stages() { return F == FORMAT_BF16 ? 6u : F == FORMAT_FP8 ? 8u : 11u; }
+
+// Bytes for the ring's signals.
+#define MANY_SIGNALS 256u
 
 // Rows `first` to `first + rows` of a group, by a weight's tiles from `tile` on. No rows: the end.
 struct Piece {
@@ -64,9 +70,9 @@ template <u32 F> DEVICE void next_stage(ManyRing<F>& ring) {
 }
 
 // Writes the parts of the rows before each group's, and at the end all; every lane of the group.
-DEVICE void many_parts(const TileArgs& args, u32 most, u32 at) {
-    const u32 lane = LANE % 32u, each = (args.groups_max + 31u) / 32u;
-    for (u32 i = LANE; i < args.groups_max; i += MANY_THREADS)
+template <u32 F> DEVICE void many_parts(const TileArgs& args, u32 at) {
+    const u32 lane = LANE % 32u, each = (args.groups_max + 31u) / 32u, most = many_rows<F>();
+    for (u32 i = LANE; i < args.groups_max; i += many_threads<F>())
         store_word(at + i * 4u, (args.groups[i * 3u + 2u] - args.groups[i * 3u + 1u] + most - 1u) / most);
     __syncthreads();
     if (LANE < 32u) {
@@ -91,12 +97,12 @@ DEVICE void many_parts(const TileArgs& args, u32 most, u32 at) {
 
 // The pieces of this group, in order. Those that run at once share rows and weights.
 template <u32 F, class Do> DEVICE void many_pieces(const TileArgs& args, u32 before, const Do& one) {
-    const u32 across = (args.outputs + MANY_OUTPUTS - 1u) / MANY_OUTPUTS, most = many_rows<F>();
+    const u32 across = (args.outputs + many_outputs<F>() - 1u) / many_outputs<F>(), most = many_rows<F>();
     const u32 parts = args.groups ? load_word(before + args.groups_max * 4u) : (args.rows + most - 1u) / most;
     const u32 all = across * parts * (args.groups ? 1u : args.groups_max);
     for (u32 at = GROUP_X; at < all; at += GROUPS_X) {
         Piece piece;
-        u32 column = at % across, part = at / across, rows = args.rows;
+        u32 column = at % across, part = at / across, rows = args.rows, cut = parts;
         if (args.groups) {
             u32 low = 0, high = args.groups_max;
             while (high - low > 1u) {
@@ -108,6 +114,7 @@ template <u32 F, class Do> DEVICE void many_pieces(const TileArgs& args, u32 bef
             piece.expert = args.groups[low * 3u];
             piece.start = args.groups[low * 3u + 1u];
             part -= load_word(before + low * 4u);
+            cut = load_word(before + low * 4u + 4u) - load_word(before + low * 4u);
             rows = args.groups[low * 3u + 2u] - piece.start;
         } else {
             const u32 within = at % (across * parts), panel = within / (MANY_PANEL * parts) * MANY_PANEL;
@@ -117,9 +124,10 @@ template <u32 F, class Do> DEVICE void many_pieces(const TileArgs& args, u32 bef
             column = panel + place % wide;
             part = place / wide;
         }
-        piece.tile = column * MANY_WARPS;
-        piece.first = part * most;
-        piece.rows = least(rows - piece.first, most);
+        // Parts as equal as can be: a small one costs nearly what a large one does.
+        piece.tile = column * many_warps<F>();
+        piece.first = rows * part / cut;
+        piece.rows = rows * (part + 1u) / cut - piece.first;
         one(piece);
     }
 }
@@ -128,7 +136,7 @@ template <u32 F, class Do> DEVICE void many_pieces(const TileArgs& args, u32 bef
 template <u32 F> DEVICE void many_bring(const TileArgs& args, ManyRing<F> ring, u32 pieces, u32 before) {
     const u32 thread = LANE % MANY_BRING;
     // 16-byte parts of a tile's step, and of all tiles'.
-    const u32 parts = step_bytes<F>() / 16u, all = MANY_WARPS * parts;
+    const u32 parts = step_bytes<F>() / 16u, all = many_warps<F>() * parts;
     const u32 steps = args.inputs / 64u, tiles = (args.outputs + 15u) / 16u;
     u32 count = 0;
     const auto say = [&](const Piece& piece) {
@@ -182,8 +190,16 @@ template <u32 F> DEVICE void many_bring(const TileArgs& args, ManyRing<F> ring, 
     say(Piece{});
 }
 
+// What a warp keeps from piece to piece, so that sums of any size have one place. A sum begins by an
+// instruction that does not add to what was there.
+template <u32 F> struct ManySums {
+    float sum[many_rows<F>() / 2u];
+    u32 even[4][4], odd[4][4];
+};
+
 // A piece's sums, of up to N rows. `exponents` are the warp's own words, for the scales of its tile.
-template <u32 F, u32 N> DEVICE void many_multiply(const TileArgs& args, ManyRing<F>& ring, u32 at, u32 exponents) {
+template <u32 F, u32 N>
+DEVICE void many_multiply(const TileArgs& args, ManyRing<F>& ring, ManySums<F>& own, u32 at, u32 exponents) {
     const u32 lane = LANE % 32u, warp = LANE / 32u;
     const u32 steps = args.inputs / 64u, length = steps / args.slices, tiles = (args.outputs + 15u) / 16u;
     if (F == FORMAT_FP8) {
@@ -193,105 +209,117 @@ template <u32 F, u32 N> DEVICE void many_multiply(const TileArgs& args, ManyRing
         for (u32 i = lane; i < steps; i += 32u) store_half(exponents + i * 2u, *reinterpret_cast<GLOBAL const u16*>(scales + i * 2u));
         __syncwarp();
     }
-    float sum[N / 2u], total[N / 2u];
     // The sum of nothing that leaves a zero its sign.
+    float total[N / 2u];
 #pragma unroll
-    for (u32 i = 0; i < N / 2u; i++) {
-        sum[i] = 0.0f;
-        total[i] = -0.0f;
-    }
-    const auto lift = [&](u32 step, u32 (&to)[4][4]) {
+    for (u32 i = 0; i < N / 2u; i++) total[i] = -0.0f;
+    // The ring runs up to two steps ahead of what is multiplied.
+    u32 stage = ring.stage, in_slice = 0, before = 0;
+    Codes<F> codes;
+    const auto read = [&](u32 step) {
         signal_wait(ring.full + ring.stage * 8u, ring.parity);
         copies_shown();
         const u32 pair = F == FORMAT_FP8 ? load_half(exponents + step * 2u) : 0u;
-        lift_step<F>(stage_of(ring) + many_rows<F>() * 128u + warp * step_bytes<F>(), lane, pair, to);
+        read_step<F>(stage_of(ring) + many_rows<F>() * 128u + warp * step_bytes<F>(), lane, pair, codes);
+        next_stage(ring);
     };
     const auto done_with = [&](u32 stage) { warp_arrives<1u>(ring.free + stage * 8u); };
-    u32 in_slice = 0, before = 0;
     // Multiplies a step by `a` while the next one's weights are lifted to `next`.
     const auto one = [&](u32 step, u32 (&a)[4][4], u32 (&next)[4][4]) {
-        const u64 rows = rows_descriptor(stage_of(ring));
+        const u64 rows = rows_descriptor(ring.base + stage * many_stage<F>());
         group_begin();
 #pragma unroll
-        for (u32 i = 0; i < 4u; i++) multiply_rows<N>(sum, a[i], rows + i * 2u, i > 0 || in_slice > 0);
+        for (u32 i = 0; i < 4u; i++) multiply_rows<N>(own.sum, a[i], rows + i * 2u, i > 0 || in_slice > 0);
         group_commit();
         group_wait<1>();
         if (in_slice > 0) done_with(before);
-        before = ring.stage;
-        next_stage(ring);
-        if (step + 1u < steps) lift(step + 1u, next);
+        before = stage;
+        stage = stage + 1u < many_stages<F>() ? stage + 1u : 0u;
+        if (step + 1u < steps) lift_codes<F>(codes, next);
+        if (step + 2u < steps) read(step + 2u);
         if (++in_slice < length) return;
         in_slice = 0;
         group_wait<0>();
         done_with(before);
         if (PLANTED(FAULT_TILE_DROPPED_SLICE) && step + 1u == steps) return;
 #pragma unroll
-        for (u32 i = 0; i < N / 2u; i++) settled(sum[i]);
+        for (u32 i = 0; i < N / 2u; i++) settled(own.sum[i]);
 #pragma unroll
-        for (u32 i = 0; i < N / 2u; i++) total[i] = total[i] + sum[i];
+        for (u32 i = 0; i < N / 2u; i++) total[i] = total[i] + own.sum[i];
     };
-    u32 even[4][4], odd[4][4];
-    lift(0, even);
+    read(0);
+    lift_codes<F>(codes, own.even);
+    if (steps > 1u) read(1u);
     for (u32 step = 0; step < steps; step += 2u) {
-        one(step, even, odd);
-        if (step + 1u < steps) one(step + 1u, odd, even);
+        one(step, own.even, own.odd);
+        if (step + 1u < steps) one(step + 1u, own.odd, own.even);
     }
     group_wait<0>();
     const Piece piece = load_piece(at);
     warp_arrives<1u>(piece_read(at));
     const u32 tile = piece.tile + warp, output = tile * 16u + lane / 4u;
-    if (tile < tiles) {
-        const Outputs to = outputs_of(args, piece.group, piece.start, output);
-        const bool round = args.round != 0, one_there = output < args.outputs, two_there = output + 8u < args.outputs;
+    if (tile >= tiles) return;
+    if (args.round) {
 #pragma unroll
-        for (u32 i = 0; i < N / 4u; i++) {
-            const u32 row = i / 2u * 8u + lane % 4u * 2u + i % 2u, place = i / 2u * 4u + i % 2u;
-            GLOBAL float* out = to.at + (piece.first + row) * to.stride;
-            const float first = total[place], second = total[place + 2u];
-            if (row < piece.rows && one_there) out[0] = round ? round_bf16(first) : first;
-            if (row < piece.rows && two_there) out[8] = round ? round_bf16(second) : second;
-        }
+        for (u32 i = 0; i < N / 2u; i++) total[i] = round_bf16(total[i]);
+    }
+    const Outputs to = outputs_of(args, piece.group, piece.start, output);
+    const bool one_there = output < args.outputs, two_there = output + 8u < args.outputs;
+    u32 row = lane % 4u * 2u;
+    GLOBAL float* out = to.at + (piece.first + row) * to.stride;
+#pragma unroll
+    for (u32 i = 0; i < N / 8u; i++) {
+        const bool first = one_there && row < piece.rows, second = one_there && row + 1u < piece.rows;
+        if (first) out[0] = total[i * 4u];
+        if (first && two_there) out[8] = total[i * 4u + 2u];
+        if (second) out[to.stride] = total[i * 4u + 1u];
+        if (second && two_there) out[to.stride + 8u] = total[i * 4u + 3u];
+        row += 8u;
+        out += 8u * to.stride;
     }
 }
 
 template <u32 F> DEVICE void many(const TileArgs& args) {
     LAUNCH_SHARED(__align__(1024) u8, shared);
-    const u32 full = shared_address(shared), free = full + many_stages<F>() * 8u, pieces = full + 128u;
+    const u32 full = shared_address(shared), free = full + many_stages<F>() * 8u, pieces = full + MANY_SIGNALS;
     const u32 before = pieces + MANY_PIECES * MANY_PIECE, base = (before + (MANY_GROUPS + 1u) * 4u + 1023u) / 1024u * 1024u;
     if (LANE == 0) {
         for (u32 i = 0; i < many_stages<F>(); i++) {
             signal_new(full + i * 8u, MANY_BRING);
-            signal_new(free + i * 8u, MANY_WARPS * WARP_ARRIVALS);
+            signal_new(free + i * 8u, many_warps<F>() * WARP_ARRIVALS);
         }
         for (u32 i = 0; i < MANY_PIECES; i++) {
             signal_new(piece_there(pieces + i * MANY_PIECE), 1u);
-            signal_new(piece_read(pieces + i * MANY_PIECE), MANY_WARPS * WARP_ARRIVALS);
+            signal_new(piece_read(pieces + i * MANY_PIECE), many_warps<F>() * WARP_ARRIVALS);
         }
         signals_made();
     }
     dependents_may_start();
     wait_for_launches_before();
     __syncthreads();
-    if (args.groups) many_parts(args, many_rows<F>(), before);
+    if (args.groups) many_parts<F>(args, before);
     ManyRing<F> ring{base, full, free, 0u, 0u};
-    if (LANE >= MANY_WARPS * 32u) {
-        registers_give<88>();
+    if (LANE >= many_warps<F>() * 32u) {
+        registers_give<F == FORMAT_FP4 ? 56 : 88>();
         many_bring<F>(args, ring, pieces, before);
     } else {
-        registers_take<208>();
+        registers_take<F == FORMAT_FP4 ? 152 : 208>();
         const u32 exponents = base + many_stages<F>() * many_stage<F>() + LANE / 32u * (args.inputs / 64u) * 2u;
+        ManySums<F> own = {};
         for (u32 count = 0;; count++) {
             const u32 at = pieces + count % MANY_PIECES * MANY_PIECE;
             signal_wait(piece_there(at), count / MANY_PIECES % 2u);
             const u32 rows = load_piece(at).rows;
             if (rows == 0) break;
-            if (F == FORMAT_FP4 && rows <= 48u) many_multiply<F, 48u>(args, ring, at, exponents);
-            else many_multiply<F, many_rows<F>()>(args, ring, at, exponents);
+            // Experts have few rows each: their pieces have sizes of their own.
+            if (F == FORMAT_FP4 && rows <= 48u) many_multiply<F, 48u>(args, ring, own, at, exponents);
+            else if (F == FORMAT_FP4 && rows <= 64u) many_multiply<F, 64u>(args, ring, own, at, exponents);
+            else many_multiply<F, many_rows<F>()>(args, ring, own, at, exponents);
         }
     }
 }
 
-CUDA_FULL_KERNEL(tile_fp8_many, TileArgs, MANY_THREADS) { many<FORMAT_FP8>(args); }
-CUDA_FULL_KERNEL(tile_fp4_many, TileArgs, MANY_THREADS) { many<FORMAT_FP4>(args); }
-CUDA_FULL_KERNEL(tile_bf16_many, TileArgs, MANY_THREADS) { many<FORMAT_BF16>(args); }
+CUDA_FULL_KERNEL(tile_fp8_many, TileArgs, many_threads<FORMAT_FP8>()) { many<FORMAT_FP8>(args); }
+CUDA_FULL_KERNEL(tile_fp4_many, TileArgs, many_threads<FORMAT_FP4>()) { many<FORMAT_FP4>(args); }
+CUDA_FULL_KERNEL(tile_bf16_many, TileArgs, many_threads<FORMAT_BF16>()) { many<FORMAT_BF16>(args); }
 #endif

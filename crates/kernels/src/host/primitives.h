@@ -161,7 +161,7 @@ template <u32 N = 0> DEVICE void group_wait() { finback::wait_for_products(N); }
 DEVICE void settled(float&) {}
 template <u32 N> DEVICE void registers_take() {}
 template <u32 N> DEVICE void registers_give() {}
-template <u32 N> DEVICE void multiply_rows(float (&d)[N / 2u], const u32 (&a)[4], u64 b, bool add) {
+template <u32 N> DEVICE void multiply_rows(float* d, const u32 (&a)[4], u64 b, bool add) {
     finback::ask_for_product(finback::RowsProduct{d, a, b, N, add, false, 0});
 }
 DEVICE void multiply_columns(float (&d)[128], const u32 (&a)[4], u64 b, bool add) {

@@ -38,8 +38,9 @@ pub fn cases() -> Vec<Case> {
         cases.push(grouped(kind, By::Many));
         cases.push(diagonal(kind));
     }
-    // More outputs than are done together, and a ring that goes round within a piece.
-    cases.push(product(format::FP4, (64, 2088), 84, By::Many));
+    // More outputs than are done together; a ring that goes round within a piece, which here has the middle size.
+    cases.push(product(format::FP4, (64, 3096), 84, By::Many));
+    cases.push(product(format::FP4, (1152, 200), 60, By::Many));
     cases.push(product(format::FP8, (1152, 24), 84, By::Many));
     // More turns of a group than it has places for their sums.
     cases.push(product(format::BF16, (1152, 200), 9, By::Some));
