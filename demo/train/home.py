@@ -583,6 +583,10 @@ class Home:
         size = r.choice(["", "", "", "short ", "little ", "nice ", "quick ", "sweet ", "simple ", "funny ", "one sentence "])
         to = f" {r.choice(['for', 'for', 'to'])} {called}" if called else ""
         q = f"{r.choice(ASK_NOTE.split('|'))} {article(size + kind)}{to}".replace(" an one ", " a one ")
+        head, mark, tail = next(((kind.partition(m)) for m in (" about ", " that ", " saying ", " asking ") if m in kind), (kind, "", ""))
+        if mark and called and r.random() < 0.6:  # the person named before the matter
+            q = f"{r.choice(ASK_NOTE.split('|'))} {article(size + head)} to {called}{mark}{tail.replace('the ', r.choice(['the ', 'the ', 'a ', 'my ']))}".replace(" an one ", " a one ")
+            return q, text.replace("{n}", f", {n}" if n else ""), None
         if r.random() < 0.1 and called:
             q = r.choice([f"what can i write in {article(kind)}{to}", f"what should i write in {article(kind)}{to}", f"what do i say in {article(kind)}{to}", f"what could i put in {article(kind)}{to}"])
         if r.random() < 0.1:
