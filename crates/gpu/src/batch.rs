@@ -4,7 +4,9 @@
 //! follows from the number of spans and rows alone, so that a round of the same kind has the same
 //! addresses.
 
-use finback_ops::{BLOCK_POSITIONS, Frequencies, Limits, ModelSpec, OpsError, Rows, Span, share};
+use finback_ops::{
+    BLOCK_POSITIONS, Frequencies, Limits, ModelSpec, OpsError, Rows, Span, in_parts, share,
+};
 
 use crate::memory::Memory;
 
@@ -118,14 +120,11 @@ impl Turns {
         self.cos.resize(count * half, 0.0);
         self.sin.resize(count * half, 0.0);
         let parts = self.cos.chunks_mut(each * half).zip(self.sin.chunks_mut(each * half));
-        std::thread::scope(|scope| {
-            for (part, (cos, sin)) in parts.enumerate() {
-                let (write, from) = (&write, first + part * each);
-                scope.spawn(move || {
-                    let rows = cos.chunks_exact_mut(half).zip(sin.chunks_exact_mut(half));
-                    (from..).zip(rows).for_each(|(position, (cos, sin))| write(position, cos, sin));
-                });
-            }
+        in_parts(parts.enumerate(), |(part, (cos, sin))| {
+            let rows = cos.chunks_exact_mut(half).zip(sin.chunks_exact_mut(half));
+            (first + part * each..)
+                .zip(rows)
+                .for_each(|(position, (cos, sin))| write(position, cos, sin));
         });
     }
 

@@ -20,5 +20,5 @@ pub use spec::{
     KvSource, LayerSpec, Linear, ModelSpec, Numerics, Scoring, Site, Yarn,
 };
 pub use stage::{Stage, TableRows, look_back};
-pub use threads::share;
+pub use threads::{in_parts, share};
 pub use timed::{StepTime, StepTimes, Timed};

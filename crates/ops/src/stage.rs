@@ -4,7 +4,7 @@ use finback_checkpoint::{Advice, Tensor};
 
 use crate::batch::{Limits, Span};
 use crate::spec::{Engram, EngramLayer, ModelSpec};
-use crate::threads::share;
+use crate::threads::{in_parts, share};
 
 /// Bytes that are advised together; a tensor may begin within a page, so this need not be the
 /// system's.
@@ -46,17 +46,9 @@ impl TableRows {
         self.codes.resize(rows.len() * dim, 0);
         self.scales.resize(rows.len() * blocks, 0);
         let to = self.codes.chunks_mut(each * dim).zip(self.scales.chunks_mut(each * blocks));
-        let mut parts = rows.chunks(each).zip(to).map(|(rows, (to_codes, to_scales))| {
-            move || {
-                copy_rows(codes, dim, rows, to_codes);
-                copy_rows(scales, blocks, rows, to_scales);
-            }
-        });
-        // This thread takes the first.
-        let first = parts.next();
-        std::thread::scope(|scope| {
-            parts.for_each(|part| drop(scope.spawn(part)));
-            first.into_iter().for_each(|mut part| part());
+        in_parts(rows.chunks(each).zip(to), |(rows, (to_codes, to_scales))| {
+            copy_rows(codes, dim, rows, to_codes);
+            copy_rows(scales, blocks, rows, to_scales);
         });
     }
 }
