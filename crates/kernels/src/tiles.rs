@@ -312,7 +312,7 @@ impl Tiles {
     /// Outputs of a piece of the product of many rows, and most of its rows.
     fn piece(&self) -> (usize, usize) {
         match self.format {
-            format::FP4 => (192, 80),
+            format::FP4 => (192, 96),
             _ => (128, 128),
         }
     }

@@ -19,18 +19,20 @@ template <u32 F> DEVICE constexpr u32 many_outputs() { return many_teams<F>() * 
 template <u32 F> DEVICE constexpr u32 many_threads() { return many_warps<F>() * 32u + MANY_BRING; }
 
 // Most rows of a piece.
-template <u32 F> DEVICE constexpr u32 many_rows() { return F == FORMAT_FP4 ? 80u : 128u; }
+template <u32 F> DEVICE constexpr u32 many_rows() { return F == FORMAT_FP4 ? 96u : 128u; }
 
 // Of rows of 128 bytes whose 16-byte parts lie at part ^ (row % 8).
 DEVICE u64 rows_descriptor(u32 at) {
     return u64((at & 0x3ffffu) >> 4) | (u64(1u) << 16) | (u64(64u) << 32) | (u64(1u) << 62);
 }
 
-// A stage of the ring has the rows, then the tiles. So many fit beside the rest in 227 KiB.
+// A stage of the ring has two steps: the rows of both, then their tiles. So many fit beside the rest in 227 KiB.
+template <u32 F> DEVICE constexpr u32 many_row_bytes() { return many_rows<F>() * 128u; }
+template <u32 F> DEVICE constexpr u32 many_tile_bytes() { return many_warps<F>() * step_bytes<F>(); }
 template <u32 F> DEVICE constexpr u32 many_stage() {
-    return (many_rows<F>() * 128u + many_warps<F>() * step_bytes<F>() + 1023u) / 1024u * 1024u;
+    return (2u * (many_row_bytes<F>() + many_tile_bytes<F>()) + 1023u) / 1024u * 1024u;
 }
-template <u32 F> DEVICE constexpr u32 many_stages() { return F == FORMAT_BF16 ? 6u : F == FORMAT_FP8 ? 8u : 11u; }
+template <u32 F> DEVICE constexpr u32 many_stages() { return F == FORMAT_BF16 ? 3u : F == FORMAT_FP8 ? 4u : 5u; }
 
 // Bytes for the ring's signals.
 #define MANY_SIGNALS 256u
@@ -150,41 +152,46 @@ template <u32 F> DEVICE void many_bring(const TileArgs& args, ManyRing<F> ring, 
     };
     many_pieces<F>(args, before, [&](const Piece& piece) {
         say(piece);
-        // Where a thread's 16 bytes of each row begin, counted in such parts. Past the last row it is that one,
-        // whose sums are not kept.
-        u32 from[many_rows<F>() / 16u];
+        // A thread's 16 bytes of each row. Past the last row it is that one, whose sums are not kept.
+        GLOBAL const u8* row_at[many_rows<F>() / 16u];
 #pragma unroll
         for (u32 i = 0; i < many_rows<F>() / 16u; i++) {
             const u32 row = piece.first + least(thread / 8u + i * 16u, piece.rows - 1u);
             const u32 place = piece.start + row - (PLANTED(FAULT_TILE_NEIGHBOUR_ROW) && row > 0 ? 1u : 0u);
             const u64 at = u64(args.list ? args.list[place] : place) * args.x_stride + u64(piece.group) * args.x_step;
-            from[i] = u32(at / 8u) + thread % 8u;
+            row_at[i] = args.x + at * 2u + thread % 8u * 16u;
         }
         // And those of the tiles, one after another.
-        GLOBAL const u8* weights = args.weight + piece.expert * args.expert_bytes;
-        u32 tile_from[(all + MANY_BRING - 1u) / MANY_BRING];
+        GLOBAL const u8* tile_at[(all + MANY_BRING - 1u) / MANY_BRING];
 #pragma unroll
         for (u32 i = 0; i < (all + MANY_BRING - 1u) / MANY_BRING; i++) {
             const u32 part = thread + i * MANY_BRING, tile = least(piece.tile + part / parts, tiles - 1u);
-            tile_from[i] = tile * steps * parts + part % parts;
+            tile_at[i] = args.weight + piece.expert * args.expert_bytes + (u64(tile) * steps * parts + part % parts) * 16u;
         }
-        for (u32 step = 0; step < steps; step++) {
-            signal_wait(ring.free + ring.stage * 8u, ring.parity ^ 1u);
-            const u32 to = stage_of(ring);
+        const u32 row_place = thread / 8u * 128u + (thread % 8u ^ thread / 8u % 8u) * 16u;
+        // Four steps at a time, whose places are fixed distances from the first's.
+        for (u32 step = 0; step < steps; step += 4u) {
 #pragma unroll
-            for (u32 i = 0; i < (all + MANY_BRING - 1u) / MANY_BRING; i++) {
-                const u32 part = thread + i * MANY_BRING;
-                if (part < all) copy16(to + many_rows<F>() * 128u + part * 16u, weights + u64(tile_from[i]) * 16u);
-                tile_from[i] += parts;
+            for (u32 ahead = 0; ahead < 4u; ahead++) {
+                if (step + ahead >= steps) break;
+                const u32 half = ahead % 2u;
+                if (half == 0) signal_wait(ring.free + ring.stage * 8u, ring.parity ^ 1u);
+                const u32 rows_to = stage_of(ring) + half * many_row_bytes<F>() + row_place;
+                const u32 tiles_to = stage_of(ring) + 2u * many_row_bytes<F>() + half * many_tile_bytes<F>() + thread * 16u;
+#pragma unroll
+                for (u32 i = 0; i < (all + MANY_BRING - 1u) / MANY_BRING; i++)
+                    if (thread + i * MANY_BRING < all) copy16(tiles_to + i * MANY_BRING * 16u, tile_at[i] + ahead * step_bytes<F>());
+#pragma unroll
+                for (u32 i = 0; i < many_rows<F>() / 16u; i++)
+                    if (i * 16u < piece.rows) copy16(rows_to + i * 16u * 128u, row_at[i] + ahead * 128u);
+                if (half == 0 && step + ahead + 1u < steps) continue;
+                copies_arrive(ring.full + ring.stage * 8u);
+                next_stage(ring);
             }
 #pragma unroll
-            for (u32 i = 0; i < many_rows<F>() / 16u; i++) {
-                const u32 row = thread / 8u + i * 16u;
-                if (i * 16u < piece.rows) copy16(to + row * 128u + (thread % 8u ^ row % 8u) * 16u, args.x + u64(from[i]) * 16u);
-                from[i] += 8u;
-            }
-            copies_arrive(ring.full + ring.stage * 8u);
-            next_stage(ring);
+            for (u32 i = 0; i < (all + MANY_BRING - 1u) / MANY_BRING; i++) tile_at[i] += 4u * step_bytes<F>();
+#pragma unroll
+            for (u32 i = 0; i < many_rows<F>() / 16u; i++) row_at[i] += 4u * 128u;
         }
     });
     say(Piece{});
@@ -213,48 +220,64 @@ DEVICE void many_multiply(const TileArgs& args, ManyRing<F>& ring, ManySums<F>& 
     float total[N / 2u];
 #pragma unroll
     for (u32 i = 0; i < N / 2u; i++) total[i] = -0.0f;
-    // The ring runs up to two steps ahead of what is multiplied.
-    u32 stage = ring.stage, in_slice = 0, before = 0;
     Codes<F> codes;
-    const auto read = [&](u32 step) {
+    u32 left = length;
+    const auto ready = [&] {
         signal_wait(ring.full + ring.stage * 8u, ring.parity);
         copies_shown();
-        const u32 pair = F == FORMAT_FP8 ? load_half(exponents + step * 2u) : 0u;
-        read_step<F>(stage_of(ring) + many_rows<F>() * 128u + warp * step_bytes<F>(), lane, pair, codes);
-        next_stage(ring);
     };
-    const auto done_with = [&](u32 stage) { warp_arrives<1u>(ring.free + stage * 8u); };
-    // Multiplies a step by `a` while the next one's weights are lifted to `next`.
-    const auto one = [&](u32 step, u32 (&a)[4][4], u32 (&next)[4][4]) {
-        const u64 rows = rows_descriptor(ring.base + stage * many_stage<F>());
+    const auto read = [&](u32 step, u32 half) {
+        const u32 pair = F == FORMAT_FP8 ? load_half(exponents + step * 2u) : 0u;
+        const u32 tiles_at = stage_of(ring) + 2u * many_row_bytes<F>() + half * many_tile_bytes<F>();
+        read_step<F>(tiles_at + warp * step_bytes<F>(), lane, pair, codes);
+    };
+    // Asks for a step's products, and waits for those of the step before.
+    const auto multiply_by = [&](u32 (&a)[4][4], u64 rows) {
         group_begin();
 #pragma unroll
-        for (u32 i = 0; i < 4u; i++) multiply_rows<N>(own.sum, a[i], rows + i * 2u, i > 0 || in_slice > 0);
+        for (u32 i = 0; i < 4u; i++) multiply_rows<N>(own.sum, a[i], rows + i * 2u, i > 0 || left < length);
         group_commit();
         group_wait<1>();
-        if (in_slice > 0) done_with(before);
-        before = stage;
-        stage = stage + 1u < many_stages<F>() ? stage + 1u : 0u;
-        if (step + 1u < steps) lift_codes<F>(codes, next);
-        if (step + 2u < steps) read(step + 2u);
-        if (++in_slice < length) return;
-        in_slice = 0;
+    };
+    const auto add_slice = [&](u32 step) {
+        if (--left > 0) return;
+        left = length;
         group_wait<0>();
-        done_with(before);
         if (PLANTED(FAULT_TILE_DROPPED_SLICE) && step + 1u == steps) return;
 #pragma unroll
         for (u32 i = 0; i < N / 2u; i++) settled(own.sum[i]);
 #pragma unroll
         for (u32 i = 0; i < N / 2u; i++) total[i] = total[i] + own.sum[i];
     };
-    read(0);
+    ready();
+    read(0, 0);
     lift_codes<F>(codes, own.even);
-    if (steps > 1u) read(1u);
-    for (u32 step = 0; step < steps; step += 2u) {
-        one(step, own.even, own.odd);
-        if (step + 1u < steps) one(step + 1u, own.odd, own.even);
+    if (steps > 1u) read(1u, 1u);
+    // While a step is multiplied the next one is lifted, and the one after it read. The ring is a stage ahead.
+    u32 stage = ring.stage;
+    next_stage(ring);
+    for (u32 step = 0;; step += 2u) {
+        const u64 rows = rows_descriptor(ring.base + stage * many_stage<F>());
+        const bool more = step + 2u < steps;
+        multiply_by(own.even, rows);
+        if (step > 0) warp_arrives<1u>(ring.free + (stage > 0 ? stage - 1u : many_stages<F>() - 1u) * 8u);
+        if (step + 1u < steps) lift_codes<F>(codes, own.odd);
+        if (more) {
+            ready();
+            read(step + 2u, 0);
+        }
+        add_slice(step);
+        if (step + 1u >= steps) break;
+        multiply_by(own.odd, rows + many_row_bytes<F>() / 16u);
+        if (more) lift_codes<F>(codes, own.even);
+        if (step + 3u < steps) read(step + 3u, 1u);
+        add_slice(step + 1u);
+        if (!more) break;
+        stage = ring.stage;
+        next_stage(ring);
     }
     group_wait<0>();
+    warp_arrives<1u>(ring.free + stage * 8u);
     const Piece piece = load_piece(at);
     warp_arrives<1u>(piece_read(at));
     const u32 tile = piece.tile + warp, output = tile * 16u + lane / 4u;
@@ -314,6 +337,7 @@ template <u32 F> DEVICE void many(const TileArgs& args) {
             // Experts have few rows each: their pieces have sizes of their own.
             if (F == FORMAT_FP4 && rows <= 48u) many_multiply<F, 48u>(args, ring, own, at, exponents);
             else if (F == FORMAT_FP4 && rows <= 64u) many_multiply<F, 64u>(args, ring, own, at, exponents);
+            else if (F == FORMAT_FP4 && rows <= 80u) many_multiply<F, 80u>(args, ring, own, at, exponents);
             else many_multiply<F, many_rows<F>()>(args, ring, own, at, exponents);
         }
     }
