@@ -339,40 +339,113 @@ CUDA_KERNEL(tile_attend_mix, TileAttendArgs, 256) {
 }
 
 #ifdef HOPPER
-// Two tiles of 32 keys: for each 64 channels rows of 128 bytes, a key each, whose 16-byte piece p lies at
+// A tile is 32 keys: for each 64 channels rows of 128 bytes, a key each, whose 16-byte piece p lies at
 // p ^ (key % 8). Word t of piece p is word p of the key's chunk t of those channels, so that the rows are the
 // scores' right operand as they lie, and the mix's by columns.
+//
+// Each of the two warpgroups lifts what it multiplies: for the scores every other tile, for the mix its half of
+// the channels of every tile, in two places in turn. So one multiplies while the other lifts.
 #define MANY_BLOCK (32u * 128u)
 #define MANY_TILE (TILE_DIM / 64u * MANY_BLOCK)
 #define MANY_HEADS 64u
-#define MANY_SHARED (MANY_HEADS * TILE_KEYS * 4u + 2u * MANY_TILE + MANY_HEADS * 4u + TILE_KEYS * 4u)
 
 // Where the mix's right operand begins: 64 columns lie a block apart, eight keys 1024 bytes.
 DEVICE u64 columns_descriptor(u32 at) {
     return u64((at & 0x3ffffu) >> 4) | (u64(MANY_BLOCK / 16u) << 16) | (u64(64u) << 32) | (u64(1u) << 62);
 }
 
-// A lane's part of a tile: four times 16 channels of one key, 128 channels apart.
-struct TilePart {
-    Chunk chunk[4];
+// A lane's part of N blocks of 64 channels: 16 of each, of one key. The codes lie in fours or twos of words, the
+// scales of the key's blocks one after another.
+template <u32 N> struct TilePart {
+    u32 codes[N][4], scales[N], place;
 };
-DEVICE u32 part_key(u32 thread) { return thread / 32u % 4u * 8u + thread % 32u / 4u; }
-
-DEVICE void load_part(TilePart& part, const TileAttendArgs& args, bool pool, u32 place, u32 thread) {
+template <u32 N>
+DEVICE void load_part(TilePart<N>& part, const TileAttendArgs& args, bool pool, u32 place, u32 block) {
+    const u64 at = place & 0x3fffffffu;
+    const u32 t = LANE % 4u;
+    part.place = place;
+    if (pool) {
+        const u8* row = args.pool + at * compressed_bytes(TILE_DIM) + block * 32u + t * 8u;
+        const u8* scales = args.pool + at * compressed_bytes(TILE_DIM) + TILE_DIM / 2u + block * 4u;
 #pragma unroll
-    for (u32 i = 0; i < 4u; i++) load_chunk(part.chunk[i], args, pool, place, (thread / 128u + 2u * i) * 4u + thread % 4u);
+        for (u32 i = 0; i < N; i++) {
+            const uint2 codes = *reinterpret_cast<const uint2*>(row + i * 32u);
+            part.codes[i][0] = codes.x, part.codes[i][1] = codes.y;
+        }
+#pragma unroll
+        for (u32 i = 0; i < N; i += 4u) {
+            const uint4 four = *reinterpret_cast<const uint4*>(scales + i * 4u);
+            part.scales[i] = four.x, part.scales[i + 1u] = four.y, part.scales[i + 2u] = four.z, part.scales[i + 3u] = four.w;
+        }
+    } else {
+        const u8* row = (place >> 30 == KEY_RING ? args.ring : args.fresh) + at * window_bytes(TILE_DIM);
+        const u8* codes = row + block * 64u + t * 16u;
+        const u8* scales = row + TILE_DIM + block * 2u;
+#pragma unroll
+        for (u32 i = 0; i < N; i++) {
+            const uint4 four = *reinterpret_cast<const uint4*>(codes + i * 64u);
+            part.codes[i][0] = four.x, part.codes[i][1] = four.y, part.codes[i][2] = four.z, part.codes[i][3] = four.w;
+        }
+#pragma unroll
+        for (u32 i = 0; i < N; i += 4u) {
+            const uint2 two = *reinterpret_cast<const uint2*>(scales + i * 2u);
+            part.scales[i / 2u] = two.x, part.scales[i / 2u + 1u] = two.y;
+        }
+    }
+}
+template <u32 N, bool POOL> DEVICE void store_kind(const TilePart<N>& part, const u32 (&to)[8]) {
+    const bool none = part.place >> 30 == KEY_NONE;
+    const u32 t = LANE % 4u;
+#pragma unroll
+    for (u32 i = 0; i < N; i++) {
+        u32 word[8];
+        Factor by;
+        if (POOL) {
+            spread_e2m1(part.codes[i][0], word);
+            spread_e2m1(part.codes[i][1], word + 4);
+            by = factor_compressed(__byte_perm(part.scales[i], 0u, 0x4440u | t));
+        } else {
+            spread_e4m3(part.codes[i][0], part.codes[i][1], word);
+            spread_e4m3(part.codes[i][2], part.codes[i][3], word + 4);
+            by = factor_window(__byte_perm(part.scales[i / 2u], 0u, 0x4440u | (i % 2u * 2u + t / 2u)));
+        }
+        if (none) by = Factor{0u, ONE_BF16};
+        finish_lift<8>(word, by);
+#pragma unroll
+        for (u32 p = 0; p < 8u; p++) store_word(to[p] + i * MANY_BLOCK, word[p]);
+    }
+}
+template <u32 N> DEVICE void store_part(const TilePart<N>& part, bool pool, u8* blocks, u32 key) {
+    u32 to[8];
+#pragma unroll
+    for (u32 p = 0; p < 8u; p++) to[p] = shared_address(blocks) + key * 128u + LANE % 4u * 4u + ((p ^ key % 8u) << 4);
+    if (pool) store_kind<N, true>(part, to);
+    else store_kind<N, false>(part, to);
 }
 
-DEVICE void store_part(const TilePart& part, bool pool, u8* tile, u32 thread) {
-    const u32 key = part_key(thread);
-    u8* to = tile + thread / 128u * MANY_BLOCK + key * 128u + thread % 4u * 4u;
+// What all lanes of a warp have alike, as a word that the compiler knows to be so.
+DEVICE u32 alike(u32 word) { return __shfl_sync(0xffffffffu, word, 0u); }
+
+// The lanes of a warpgroup meet; what they stored may be multiplied.
+DEVICE void group_meets(u32 signal, u32& parity) {
+    copies_shown();
+    warp_arrives<1u>(signal);
+    signal_wait(signal, parity);
+    parity ^= 1u;
+}
+
+// Adds the products of S steps of a tile to half of the channels.
+template <u32 S> DEVICE void add_steps(float (&sum)[128], const u32* weights, const u32* places, u64 b, u32 at) {
+    u32 high[S][4], low[S][4];
 #pragma unroll
-    for (u32 i = 0; i < 4u; i++) {
-        u32 word[8];
-        lift_chunk16(part.chunk[i], pool, word);
+    for (u32 step = 0; step < S; step++) load_weights(weights, places + 2u * step, high[step], low[step]);
+    group_begin();
 #pragma unroll
-        for (u32 p = 0; p < 8u; p++) *reinterpret_cast<u32*>(to + 2u * i * MANY_BLOCK + ((p ^ key % 8u) << 4)) = word[p];
+    for (u32 step = 0; step < S; step++) {
+        multiply_columns(sum, high[step], b + step * 128u, at + step > 0);
+        multiply_columns(sum, low[step], b + step * 128u, true);
     }
+    group_commit();
 }
 
 CUDA_FULL_KERNEL(tile_attend_many, TileAttendArgs, 256) {
@@ -384,26 +457,26 @@ CUDA_FULL_KERNEL(tile_attend_many, TileAttendArgs, 256) {
     const u32 lane = LANE % 32u, warp = LANE / 32u, g = lane / 4u, t = lane % 4u;
     // A warpgroup has all heads: 16 a warp.
     const u32 half = warp / 4u, head = warp % 4u * 16u;
+    const u32 signal = shared_address(places + TILE_KEYS) + half * 8u;
+    u32 parity = 0;
     const u64 row = GROUP_Y;
     const u32 head0 = GROUP_X * MANY_HEADS;
+    if (LANE % 128u == 0) {
+        signal_new(signal, 4u * WARP_ARRIVALS);
+        signals_made();
+    }
     dependents_may_start();
     wait_for_launches_before();
     const TileKeys keys = tile_keys(args, row);
-    const u32 n_tiles = (keys.count + 31u) / 32u, steps = (keys.count + 15u) / 16u;
-    const u32 own = part_key(LANE);
+    const u32 steps = (alike(keys.count) + 15u) / 16u, n_tiles = (steps + 1u) / 2u, padded = alike(keys.padded);
+    const u32 own = warp % 4u * 8u + g;
     place_keys(args, keys, places, LANE);
     __syncthreads();
-    TilePart part;
-    // Lifts a tile whose bytes are there, and asks for the next one's.
-    const auto lift = [&](u32 at) {
-        store_part(part, at * 32u >= keys.padded, tiles + at % 2u * MANY_TILE, LANE);
-        const u32 next = 32u * (at + 1u);
-        if (at + 1u < n_tiles) load_part(part, args, next >= keys.padded, places[own + next], LANE);
-        copies_shown();
-    };
-    load_part(part, args, false, places[own], LANE);
+    u8* tile = tiles + half * MANY_TILE;
     {
-        // The queries stay in registers; a warpgroup takes half of each tile's keys.
+        TilePart<8u> part;
+        if (half < n_tiles) load_part(part, args, half * 32u >= padded, places[half * 32u + own], 0);
+        // The queries stay in registers.
         u32 a[32][4];
 #pragma unroll
         for (u32 j = 0; j < 8u; j++)
@@ -416,36 +489,44 @@ CUDA_FULL_KERNEL(tile_attend_many, TileAttendArgs, 256) {
                     a[4u * j + 2u * m][eight] = word[0], a[4u * j + 2u * m][eight + 2u] = word[1];
                     a[4u * j + 2u * m + 1u][eight] = word[2], a[4u * j + 2u * m + 1u][eight + 2u] = word[3];
                 }
-        lift(0);
-        __syncthreads();
-        for (u32 at = 0; at < n_tiles; at++) {
-            const u64 b = rows_descriptor(shared_address(tiles) + at % 2u * MANY_TILE + half * 16u * 128u);
-            float sum[8];
+        for (u32 at = 0; at < n_tiles; at += 2u) {
+            // Past the last tile its keys once more, for nothing.
+            const u32 mine = at + half, next = mine + 2u;
+            if (mine < n_tiles) store_part(part, mine * 32u >= padded, tile, own);
+            if (next < n_tiles) load_part(part, args, next * 32u >= padded, places[next * 32u + own], 0);
+            group_meets(signal, parity);
+            const u64 b = rows_descriptor(shared_address(tile));
+            float sum[16];
             group_begin();
 #pragma unroll
-            for (u32 i = 0; i < 32u; i++) multiply_rows<16u>(sum, a[i], b + i / 4u * (MANY_BLOCK / 16u) + i % 4u * 2u, i > 0);
+            for (u32 i = 0; i < 32u; i++) multiply_rows<32u>(sum, a[i], b + i / 4u * (MANY_BLOCK / 16u) + i % 4u * 2u, i > 0);
             group_commit();
-            if (at + 1u < n_tiles) lift(at + 1u);
             group_wait();
+            if (mine < n_tiles)
 #pragma unroll
-            for (u32 n = 0; n < 2u; n++)
+                for (u32 n = 0; n < 4u; n++)
 #pragma unroll
-                for (u32 eight = 0; eight < 2u; eight++) {
-                    const u32 to = weight_at(head + g + 8u * eight, at * 32u + half * 16u + 8u * n + 2u * t);
-                    *reinterpret_cast<float2*>(scores + to) =
-                        make_float2(sum[4u * n + 2u * eight] * args.scale, sum[4u * n + 2u * eight + 1u] * args.scale);
-                }
-            __syncthreads();
+                    for (u32 eight = 0; eight < 2u; eight++) {
+                        const u32 to = weight_at(head + g + 8u * eight, mine * 32u + 8u * n + 2u * t);
+                        *reinterpret_cast<float2*>(scores + to) =
+                            make_float2(sum[4u * n + 2u * eight] * args.scale, sum[4u * n + 2u * eight + 1u] * args.scale);
+                    }
+            // No warp multiplies what the next tile replaces.
+            group_meets(signal, parity);
         }
     }
+    __syncthreads();
     // The first tile of the mix is on its way while the weights are made.
-    load_part(part, args, false, places[own], LANE);
+    TilePart<4u> part;
+    load_part(part, args, false, places[own], half * 4u);
+    u32 there = 0;
+#pragma unroll
+    for (u32 i = 0; i < TILE_KEYS / 32u; i++) there |= (i * 32u + lane < keys_until(keys, i * 32u) ? 1u : 0u) << i;
     for (u32 h = warp * 8u; h < warp * 8u + 8u; h++) {
         const u32 at = weight_at(h, lane);
         float s[TILE_KEYS / 32u];
 #pragma unroll
-        for (u32 i = 0; i < TILE_KEYS / 32u; i++)
-            s[i] = i * 32u + lane < keys_until(keys, i * 32u) ? scores[at + i * 32u] : -infinity();
+        for (u32 i = 0; i < TILE_KEYS / 32u; i++) s[i] = (there >> i & 1u) != 0 ? scores[at + i * 32u] : -infinity();
         const float all = tile_weights(s, args.sinks[head0 + h]);
         if (lane == 0) divisor[h] = all;
         __syncwarp();
@@ -453,30 +534,31 @@ CUDA_FULL_KERNEL(tile_attend_many, TileAttendArgs, 256) {
         for (u32 i = 0; i < TILE_KEYS / 32u; i++)
             weights[at + i * 32u] = split_weight(s[i]);
     }
+    // Lifts half of a tile's channels, and asks for the next one's.
+    const auto lift = [&](u32 at) {
+        store_part(part, at * 32u >= padded, tile + at % 2u * (MANY_TILE / 2u), own);
+        const u32 next = 32u * (at + 1u);
+        if (at + 1u < n_tiles) load_part(part, args, next >= padded, places[own + next], half * 4u);
+    };
     lift(0);
     __syncthreads();
-    // A warpgroup takes half of the channels.
+    group_meets(signal, parity);
     float sum[128];
     u32 places_in[4];
 #pragma unroll
     for (u32 i = 0; i < 4u; i++) places_in[i] = weight_at(g, 8u * i + 2u * t);
-    for (u32 at = 0; at < n_tiles; at++) {
-        const u64 b = columns_descriptor(shared_address(tiles) + at % 2u * MANY_TILE + half * 4u * MANY_BLOCK);
-        u32 high[2][4], low[2][4];
-#pragma unroll
-        for (u32 step = 0; step < 2u; step++)
-            load_weights(weights + head * TILE_KEYS + at * 32u, places_in + 2u * step, high[step], low[step]);
-        group_begin();
-#pragma unroll
-        for (u32 step = 0; step < 2u; step++) {
-            if (at * 2u + step >= steps) continue;
-            multiply_columns(sum, high[step], b + step * 128u, at + step > 0);
-            multiply_columns(sum, low[step], b + step * 128u, true);
-        }
-        group_commit();
+    const u32* own_weights = weights + head * TILE_KEYS;
+    const u64 b = columns_descriptor(shared_address(tile));
+    for (u32 at = 0; at < steps / 2u; at++) {
+        add_steps<2u>(sum, own_weights + at * 32u, places_in, b + at % 2u * (MANY_TILE / 32u), at);
         if (at + 1u < n_tiles) lift(at + 1u);
         group_wait();
-        __syncthreads();
+        group_meets(signal, parity);
+    }
+    // The last tile may have half of its keys.
+    for (u32 at = steps / 2u; at < n_tiles; at++) {
+        add_steps<1u>(sum, own_weights + at * 32u, places_in, b + at % 2u * (MANY_TILE / 32u), at);
+        group_wait();
     }
     // A lane has 16 channels in a row of each 64.
 #pragma unroll

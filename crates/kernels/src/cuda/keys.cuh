@@ -44,9 +44,10 @@ DEVICE void spread_e4m3(u32 low, u32 high, u32* out) {
 
 // Eight e2m1 codes as four words, before their factors.
 DEVICE void spread_e2m1(u32 codes, u32* out) {
+    const u32 last = codes >> 6u;
 #pragma unroll
     for (u32 i = 0; i < 4u; i++) {
-        const u32 size = i < 2u ? codes << (6u - 4u * i) : codes >> (4u * i - 6u);
+        const u32 size = i < 2u ? codes << (6u - 4u * i) : last << (12u - 4u * i);
         out[i] = ((codes << (12u - 4u * i)) & 0x80008000u) | (size & 0x01c001c0u);
     }
 }
