@@ -26,6 +26,10 @@ impl GpuOps {
         let spec = self.spec.clone();
         let (d, ffn) = (&spec.dims, &spec.layer(layer).ffn);
         let (gate, bias) = (self.weights.layers[layer].gate, self.weights.layers[layer].bias);
+        if is_few(rows.len(), ffn) {
+            // They need no routes, and their bytes flow while routes are made.
+            self.shared_in(layer, &rows)?;
+        }
         let input = self.x(&rows);
         let ready = self.products.ready(&mut self.queue, Of::X, rows.start, input, &[&gate])?;
         let count = ffn.experts.len();
@@ -74,6 +78,19 @@ impl GpuOps {
         self.queue.push(self.kernels.route, &args, [word(rows.len()), 1])
     }
 
+    /// The first products of the shared experts: of few rows before the routes, of many after them.
+    fn shared_in(&mut self, layer: usize, rows: &Rows) -> OpsResult {
+        let (n, inter) = (rows.len(), self.own.inter);
+        let round = self.spec.numerics.round_stores;
+        let shared = self.weights.layers[layer].shared_in;
+        let input = self.x(rows);
+        let ready = self.products.ready(&mut self.queue, Of::X, rows.start, input, &[&shared])?;
+        let parts = [self.work.hidden, self.work.hidden_up];
+        let outs =
+            parts.map(|part| Out { at: self.work.shared_row(part, n), stride: inter, round });
+        self.products.both(&mut self.queue, &ready, &shared, outs)
+    }
+
     /// The order of the routes by expert, where [`GpuOps::route_step`] has not made it.
     fn group_routes(&mut self, routes: usize, topk: usize, groups: usize) -> OpsResult {
         let args = GroupArgs {
@@ -100,7 +117,7 @@ impl GpuOps {
         let (round, inter) = (spec.numerics.round_stores, self.own.inter);
         let weights = &self.weights.layers[layer];
         let (routed_in, routed_down) = (weights.routed_in, weights.routed_out);
-        let (shared_in, shared_down) = (weights.shared_in, weights.shared_out);
+        let shared_down = weights.shared_out;
         let routes = n * ffn.topk;
         // As many groups as there may be; the ones past the used experts have no places.
         let groups = routes.min(ffn.experts.len());
@@ -108,8 +125,8 @@ impl GpuOps {
             self.group_routes(routes, ffn.topk, groups)?;
         }
         let input = self.x(&rows);
-        let weights: [&dyn Takes; 2] = [&routed_in, &shared_in];
-        let ready = self.products.ready(&mut self.queue, Of::X, rows.start, input, &weights)?;
+        let ready =
+            self.products.ready(&mut self.queue, Of::X, rows.start, input, &[&routed_in])?;
         let place_rows = self.work.place_rows.at;
         let (hidden, up) = (self.work.hidden, self.work.hidden_up);
         let out = |at: u64| Out { at, stride: inter, round };
@@ -119,9 +136,9 @@ impl GpuOps {
             let queue = &mut self.queue;
             self.products.experts_both(queue, &ready, &routed_in, used, place_rows, outs)?;
         }
-        let queue = &mut self.queue;
-        let outs = [out(self.work.shared_row(hidden, n)), out(self.work.shared_row(up, n))];
-        self.products.both(queue, &ready, &shared_in, outs)?;
+        if !is_few(n, ffn) {
+            self.shared_in(layer, &rows)?;
+        }
         let hidden = self.work.shared_row(self.work.hidden, n);
         let weights: [&dyn Takes; 2] = [&routed_down, &shared_down];
         let coded = self.products.other_coded(&weights);
