@@ -204,7 +204,9 @@ impl Products {
     pub fn dense(&self, queue: &mut Queue, ready: &Ready, weight: &Weight, out: Out) -> OpsResult {
         if let Some(tiled) = &weight.tiled {
             let outs = [out, Out::NONE];
-            return self.tiled(queue, ready, weight.format, tiled, outs, 0, &Groups::One);
+            return self
+                .tiled(queue, ready, weight.format, tiled, outs, 0, &Groups::One, false)
+                .map(|_| ());
         }
         let coded = ready.codes != 0 && weight.format.is_quantised();
         let kernel = known(queue, self.found.dense[index(weight.format)][usize::from(coded)])?;
@@ -241,7 +243,9 @@ impl Products {
     ) -> OpsResult {
         let [first, second] = &joined.parts;
         if let Some(tiled) = &joined.tiled {
-            return self.tiled(queue, ready, first.format, tiled, outs, first.out, &Groups::One);
+            return self
+                .tiled(queue, ready, first.format, tiled, outs, first.out, &Groups::One, false)
+                .map(|_| ());
         }
         self.dense(queue, ready, first, outs[0])?;
         self.dense(queue, ready, second, outs[1])
@@ -261,7 +265,9 @@ impl Products {
         if let Some(tiled) = tiled {
             let each = Groups::Each { count: *groups, x_step: whole.inp, out_step: own };
             let outs = [out, Out::NONE];
-            return self.tiled(queue, ready, whole.format, tiled, outs, 0, &each);
+            return self
+                .tiled(queue, ready, whole.format, tiled, outs, 0, &each, false)
+                .map(|_| ());
         }
         // A part of the weight begins at a scale tile; what it computes of the group before is
         // overwritten by that group, which comes after.
@@ -294,7 +300,9 @@ impl Products {
         if let Some(tiled) = &weight.tiled {
             let some = Groups::Some { groups: used.at, count: used.count, list: rows };
             let (outs, ready) = ([out, Out::NONE], ready.part(0, used.rows));
-            return self.tiled(queue, &ready, weight.format, tiled, outs, 0, &some);
+            return self
+                .tiled(queue, &ready, weight.format, tiled, outs, 0, &some, used.known)
+                .map(|_| ());
         }
         let coded = ready.codes != 0 && weight.format.is_quantised();
         let kernel = known(queue, self.found.expert[index(weight.format)][usize::from(coded)])?;
@@ -319,7 +327,8 @@ impl Products {
         queue.push(kernel, &args, [word(weight.out).div_ceil(OUTPUTS), word(used.count)])
     }
 
-    /// The rows of each group times two weights of its expert.
+    /// The rows of each group times two weights of its expert; whether what follows may read at once
+    /// what was there before.
     pub fn experts_both(
         &self,
         queue: &mut Queue,
@@ -328,15 +337,25 @@ impl Products {
         used: Used,
         rows: u64,
         outs: [Out; 2],
-    ) -> OpsResult {
+    ) -> Result<bool, OpsError> {
         let [first, second] = &stacks.parts;
         if let Some(tiled) = &stacks.tiled {
             let some = Groups::Some { groups: used.at, count: used.count, list: rows };
             let (weight, ready) = (&first.first, ready.part(0, used.rows));
-            return self.tiled(queue, &ready, weight.format, tiled, outs, weight.out, &some);
+            return self.tiled(
+                queue,
+                &ready,
+                weight.format,
+                tiled,
+                outs,
+                weight.out,
+                &some,
+                used.known,
+            );
         }
         self.experts(queue, ready, first, used, rows, outs[0])?;
-        self.experts(queue, ready, second, used, rows, outs[1])
+        self.experts(queue, ready, second, used, rows, outs[1])?;
+        Ok(false)
     }
 
     #[expect(clippy::too_many_arguments, reason = "what a product is made of")]
@@ -349,7 +368,8 @@ impl Products {
         [out, second]: [Out; 2],
         split: usize,
         groups: &Groups,
-    ) -> OpsResult {
+        known: bool,
+    ) -> Result<bool, OpsError> {
         let x = match self.form(format, true, ready.input.round) {
             Some(Form::Coded) => ready.coded,
             _ => ready.plain,
@@ -364,9 +384,10 @@ impl Products {
             second: second.at,
             second_stride: second.stride,
             round: out.round,
+            known,
         };
         if rows.rows == 0 {
-            return Ok(());
+            return Ok(false);
         }
         let planned = tiled.tiles.product(tiled.at, &rows, groups, self.found.width);
         let Some((kernel, args, grid)) = planned else {
@@ -376,7 +397,8 @@ impl Products {
                 reason: format!("{} rows of {} values", rows.rows, rows.x_stride),
             });
         };
-        queue.push(kernel, &args, grid)
+        queue.push(kernel, &args, grid)?;
+        Ok(tiles::is_in_turn(kernel))
     }
 }
 

@@ -101,6 +101,8 @@ pub struct Used {
     pub count: usize,
     /// Rows that one may have.
     pub rows: usize,
+    /// Whether they were there before the last product of few rows.
+    pub known: bool,
 }
 
 /// Room for rows in one form, and which of a batch's rows it holds.

@@ -77,13 +77,15 @@ pub fn lint(text: &str) -> Vec<String> {
 }
 
 /// How a kernel begins: in full, or by a macro that writes several.
-pub(crate) const KERNEL_WORDS: [&str; 8] = [
+pub(crate) const KERNEL_WORDS: [&str; 10] = [
     "KERNEL(",
     "KERNEL_AHEAD(",
     "DENSE_KERNEL(",
     "EXPERT_KERNEL(",
     "UNPACK_KERNEL(",
     "CUDA_KERNEL(",
+    "CUDA_KERNEL_AHEAD(",
+    "CUDA_KERNEL_IN_TURN(",
     "CUDA_FULL_KERNEL(",
     "CUDA_PAIR_KERNEL(",
 ];

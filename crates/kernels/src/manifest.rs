@@ -1,7 +1,7 @@
 //! Every kernel with its arguments: the only list.
 
 use crate::args::{self, Args};
-use crate::tiles::SHARED;
+use crate::tiles::{FEW_SHARED, SHARED};
 
 /// Lanes of a group of the dialect.
 pub const LANES: u32 = 128;
@@ -140,17 +140,17 @@ kernels! {
     }
     // name: arguments, threads of a group, bytes of shared memory that a launch asks for.
     cuda {
-        tile_fp8_few: TileArgs, 512, SHARED;
-        tile_fp8_some: TileArgs, 512, SHARED;
-        tile_fp8_pair: TileArgs, 512, SHARED;
+        tile_fp8_few: TileArgs, 512, FEW_SHARED;
+        tile_fp8_some: TileArgs, 512, FEW_SHARED;
+        tile_fp8_pair: TileArgs, 512, FEW_SHARED;
         tile_fp8_many: TileArgs, 384, SHARED;
-        tile_fp4_few: TileArgs, 512, SHARED;
-        tile_fp4_some: TileArgs, 512, SHARED;
-        tile_fp4_pair: TileArgs, 512, SHARED;
+        tile_fp4_few: TileArgs, 512, FEW_SHARED;
+        tile_fp4_some: TileArgs, 512, FEW_SHARED;
+        tile_fp4_pair: TileArgs, 512, FEW_SHARED;
         tile_fp4_many: TileArgs, 512, SHARED;
-        tile_bf16_few: TileArgs, 512, SHARED;
-        tile_bf16_some: TileArgs, 512, SHARED;
-        tile_bf16_pair: TileArgs, 512, SHARED;
+        tile_bf16_few: TileArgs, 512, FEW_SHARED;
+        tile_bf16_some: TileArgs, 512, FEW_SHARED;
+        tile_bf16_pair: TileArgs, 512, FEW_SHARED;
         tile_bf16_many: TileArgs, 384, SHARED;
         tile_attend_scores: TileAttendArgs, 256, 0;
         tile_attend_mix: TileAttendArgs, 256, 89_664;

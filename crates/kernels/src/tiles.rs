@@ -18,10 +18,15 @@ pub const FEW_ROWS: usize = 32;
 const FEW_GROUPS: usize = 512;
 /// Warps of a group of those products, which is the most slices of a sum.
 const WARPS: usize = 16;
+/// Most stages of a warp's ring.
+const STAGES: usize = 8;
 /// Most groups of one.
 const MANY_GROUPS: usize = 1024;
 /// Shared memory that a group may ask for.
 pub const SHARED: u32 = 232_448;
+/// Shared memory of a product of few rows: what is left of a processor lets the group of a small launch stay
+/// beside it.
+pub const FEW_SHARED: u32 = 229_376;
 
 /// A weight `[outputs, inputs]` in tiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,6 +93,8 @@ pub struct Rows {
     pub second_stride: usize,
     /// Whether outputs are rounded to bf16.
     pub round: bool,
+    /// Whether the groups were there before the last product of few rows, and so are read at once.
+    pub known: bool,
 }
 
 /// Several weights of one shape, and which rows take which.
@@ -282,7 +289,8 @@ impl Tiles {
         }
         let mut args = self.args(weight, rows, groups);
         args.most_rows = word(most);
-        args.chunk = self.chunk(most, way)?;
+        (args.chunk, args.stages) = self.ring(most, way)?;
+        args.known = rows.known.into();
         let blocks = way.blocks();
         let grid = [(width / word(blocks)).max(1), word(blocks)];
         Some((manifest::kernel(self.named(way.names()))?, args, grid))
@@ -351,22 +359,26 @@ impl Tiles {
         args
     }
 
-    /// Steps that a warp reads at a time, of up to so many rows: as many as shared memory holds twice
-    /// beside the rows and the sums, in equal parts of a slice.
-    fn chunk(&self, rows: usize, way: Way) -> Option<u32> {
+    /// Steps that a warp reads at a time, of up to so many rows, and how often shared memory holds as many
+    /// beside the rows and the sums: equal parts of a slice.
+    fn ring(&self, rows: usize, way: Way) -> Option<(u32, u32)> {
         if !self.slices.is_multiple_of(way.blocks()) {
             return None;
         }
         let used = Self::beside(rows, self.inputs, way);
-        let room = (SHARED as usize).checked_sub(used)? / WARPS / 2 / way.tiles();
+        let slices = self.slices / way.blocks();
+        let (warps, step) = (WARPS / slices * slices, way.tiles() * self.step_bytes());
+        let room = (FEW_SHARED as usize).checked_sub(used)? / warps / step;
         let length = self.slice_steps();
-        let most = (room / self.step_bytes()).min(length);
-        (most > 0).then(|| word(length.div_ceil(length.div_ceil(most))))
+        let most = (room / 2).max(1).min(length);
+        let chunk = length.div_ceil(length.div_ceil(most));
+        let stages = (room / chunk).min(STAGES);
+        (stages > 1).then(|| (word(chunk), word(stages)))
     }
 
     /// Shared memory beside the rings: zeros, parts, signals; two turns' sums; the rows.
     fn beside(rows: usize, inputs: usize, way: Way) -> usize {
-        let signals = 128 + 2 * 1024 + WARPS * 48;
+        let signals = 128 + 2 * 1024 + 12 * FEW_GROUPS + WARPS * (32 + 8 * STAGES);
         signals
             + 2 * WARPS * way.tiles() * rows.div_ceil(8) * 512
             + rows * inputs * 2 / way.blocks()
@@ -379,6 +391,11 @@ impl Tiles {
             _ => bf16,
         }
     }
+}
+
+/// Whether a launch that follows one of this kernel may read at once what was there before that one.
+pub fn is_in_turn(kernel: &Kernel) -> bool {
+    [Way::Few, Way::Some, Way::Pair].iter().any(|way| way.names().contains(&kernel.name))
 }
 
 /// Slices of a sum of so many steps: the most of up to 16 equal ones, of 3 to 16 steps each.
@@ -446,10 +463,12 @@ mod tests {
         assert_eq!(kernel(&odd, 24, &Groups::One).0, "tile_fp8_some");
         for rows in 1..=FEW_ROWS {
             for way in [Way::Few, Way::Some, Way::Pair] {
-                let Some(chunk) = tiles.chunk(rows, way) else { continue };
-                let ring = WARPS * 2 * way.tiles() * chunk as usize * tiles.step_bytes();
+                let slices = tiles.slices / way.blocks();
+                let warps = WARPS / slices * slices;
+                let Some((chunk, stages)) = tiles.ring(rows, way) else { continue };
+                let ring = warps * (stages * chunk) as usize * way.tiles() * tiles.step_bytes();
                 let used = Tiles::beside(rows, 5120, way) + ring;
-                assert!(used <= SHARED as usize, "{rows} {way:?}: {used}");
+                assert!(used <= FEW_SHARED as usize, "{rows} {way:?}: {used}");
             }
         }
     }

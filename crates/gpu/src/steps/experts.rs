@@ -131,10 +131,13 @@ impl GpuOps {
         let (hidden, up) = (self.work.hidden, self.work.hidden_up);
         let out = |at: u64| Out { at, stride: inter, round };
         let outs = [out(self.work.routed_row(hidden)), out(self.work.routed_row(up))];
+        // Where nothing writes groups after those products.
+        let mut known = self.hosted.is_none();
         for turn in self.turns(groups) {
-            let used = self.used(&turn, routed_in.fetched.as_ref(), n)?;
+            let used = self.used(&turn, routed_in.fetched.as_ref(), n, false)?;
             let queue = &mut self.queue;
-            self.products.experts_both(queue, &ready, &routed_in, used, place_rows, outs)?;
+            known &=
+                self.products.experts_both(queue, &ready, &routed_in, used, place_rows, outs)?;
         }
         if !is_few(n, ffn) {
             self.shared_in(layer, &rows)?;
@@ -176,7 +179,7 @@ impl GpuOps {
         let out = Out { at: routed_out, stride: self.own.hidden, round };
         let routed = ready.part(n, routes);
         for turn in self.turns(groups) {
-            let used = self.used(&turn, routed_down.fetched.as_ref(), n)?;
+            let used = self.used(&turn, routed_down.fetched.as_ref(), n, known)?;
             self.products.experts(&mut self.queue, &routed, &routed_down, used, 0, out)?;
         }
         let out = Out { at: shared_out, ..out };
@@ -201,13 +204,14 @@ impl GpuOps {
         turn: &Range<usize>,
         fetched: Option<&Fetched>,
         rows: usize,
+        known: bool,
     ) -> Result<Used, OpsError> {
         let (at, count) = (self.work.groups.row(turn.start), turn.len());
         let at = match (&self.hosted, fetched) {
             (Some(hosted), Some(fetched)) => hosted.bring(&mut self.queue, fetched, at, count)?,
             _ => at,
         };
-        Ok(Used { at, count, rows })
+        Ok(Used { at, count, rows, known })
     }
 
     /// `y =` the experts of the last [`GpuOps::experts_step`] added up.

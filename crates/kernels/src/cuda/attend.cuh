@@ -191,7 +191,7 @@ DEVICE void store_eight(const TileAttendArgs& args, u64 row, u32 head, u32 c, co
         make_uint4(word[0], word[1], word[2], word[3]);
 }
 
-CUDA_KERNEL(tile_attend_scores, TileAttendArgs, 256) {
+CUDA_KERNEL_IN_TURN(tile_attend_scores, TileAttendArgs, 256) {
     GROUP_SHARED(uint4, query, [32 * 32]);
     const u32 lane = LANE % 32u, warp = LANE / 32u, g = lane / 4u, t = lane % 4u;
     const u32 blocks16 = args.heads / 16u;
@@ -245,7 +245,7 @@ CUDA_KERNEL(tile_attend_scores, TileAttendArgs, 256) {
 #define MIX_ROW (MIX_CHANNELS * 2u + 16u)
 #define MIX_SHARED (MIX_KEYS * MIX_ROW + 16u * TILE_KEYS * 4u + 64u + TILE_KEYS * 4u)
 
-CUDA_KERNEL(tile_attend_mix, TileAttendArgs, 256) {
+CUDA_KERNEL_AHEAD(tile_attend_mix, TileAttendArgs, 256) {
     LAUNCH_SHARED(uint4, tile_shared);
     u8* tile = reinterpret_cast<u8*>(tile_shared);
     u32* weights = reinterpret_cast<u32*>(tile + MIX_KEYS * MIX_ROW);
@@ -260,14 +260,7 @@ CUDA_KERNEL(tile_attend_mix, TileAttendArgs, 256) {
 
     // A lane's keys lie 64 apart.
     const u32 PER_LANE = TILE_KEYS / 64u, x = LANE % 4u, own = LANE / 4u;
-    float s[2][TILE_KEYS / 32u];
-#pragma unroll
-    for (u32 h = 0; h < 2u; h++) {
-        const float* from = args.scores + (row * args.heads + head0 + warp * 2u + h) * TILE_KEYS;
-#pragma unroll
-        for (u32 i = 0; i < TILE_KEYS / 32u; i++)
-            s[h][i] = i * 32u + lane < keys_until(keys, i * 32u) ? from[i * 32u + lane] : -infinity();
-    }
+    // Keys and picks were there before the scores.
     place_keys(args, keys, places, LANE);
     __syncthreads();
     // All of a lane's chunks are on their way before the first is used.
@@ -276,6 +269,15 @@ CUDA_KERNEL(tile_attend_mix, TileAttendArgs, 256) {
     for (u32 i = 0; i < PER_LANE; i++)
         if (own + 64u * i < steps * 16u)
             load_chunk(chunk[i], args, own + 64u * i >= keys.padded, places[own + 64u * i], slice * 4u + x);
+    LAUNCHES_BEFORE();
+    float s[2][TILE_KEYS / 32u];
+#pragma unroll
+    for (u32 h = 0; h < 2u; h++) {
+        const float* from = args.scores + (row * args.heads + head0 + warp * 2u + h) * TILE_KEYS;
+#pragma unroll
+        for (u32 i = 0; i < TILE_KEYS / 32u; i++)
+            s[h][i] = i * 32u + lane < keys_until(keys, i * 32u) ? from[i * 32u + lane] : -infinity();
+    }
 #pragma unroll
     for (u32 h = 0; h < 2u; h++) {
         const float all = tile_weights(s[h], args.sinks[head0 + warp * 2u + h]);

@@ -58,12 +58,6 @@ template <u32 F> DEVICE void lift_codes(const Codes<F>& codes, u32 (&a)[4][4]) {
     }
 }
 
-template <u32 F> DEVICE void lift_step(u32 from, u32 lane, u32 exponents, u32 (&a)[4][4]) {
-    Codes<F> codes;
-    read_step<F>(from, lane, exponents, codes);
-    lift_codes<F>(codes, a);
-}
-
 // Where outputs of a tile go: row r's are at `at + r * stride`. A tile lies on one side of the split.
 struct Outputs {
     GLOBAL float* at;

@@ -439,6 +439,8 @@ struct TileArgs {
     u32 round;
     u32 most_rows;
     u32 chunk;
+    u32 stages;
+    u32 known;
 };
 
 struct CopyArgs {

@@ -329,7 +329,8 @@ impl By {
     fn plan(self, tiles: &Tiles, at: u64, rows: &Rows, groups: &Groups) -> (Vec<u8>, [u32; 2]) {
         let planned = match self {
             Self::Few => tiles.few(at, rows, groups, 2, Way::Few),
-            Self::Some => tiles.few(at, rows, groups, 2, Way::Some),
+            // With three of them and two parts one has nothing to do.
+            Self::Some => tiles.few(at, rows, groups, 3, Way::Some),
             Self::Pair => tiles.few(at, rows, groups, 4, Way::Pair),
             Self::Many => tiles.many(at, rows, groups, 2),
         };
@@ -460,6 +461,7 @@ fn grouped(kind: u32, by: By) -> Case {
             out: at.of("out"),
             out_stride: outputs,
             round: true,
+            known: by == By::Some,
             ..Rows::default()
         };
         by.plan(&tiles, at.of("weight"), &rows, &groups)
@@ -497,6 +499,7 @@ fn diagonal(kind: u32) -> Case {
                 second: at.of("second"),
                 second_stride: split,
                 round: false,
+                known: false,
             };
             let groups = Groups::Each { count: 1, x_step: 0, out_step: 0 };
             By::Few.plan(&tiles, at.of("weight"), &rows, &groups)
