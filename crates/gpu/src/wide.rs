@@ -20,9 +20,8 @@ const INDEX: (usize, usize, usize) = (32, 128, 64);
 /// Scores of a group of `tile_index_scores`, and of one of `tile_topk`.
 const SCORES: usize = 512;
 const TOPK: usize = 16_384;
-/// Scores that have one best, and rows from which on `tile_index_many` takes them.
+/// Scores that have one best.
 const TOPS: usize = 16;
-const MANY_ROWS: usize = 32;
 /// Keys and rows of a part of `tile_index_many`.
 const MANY: (usize, usize) = (384, 4);
 /// Rows of a group of `tile_index_scores`, of `hyper_mix` where rows are few, and where they are many.
@@ -198,11 +197,13 @@ impl Select {
         count > TOPK
     }
 
-    /// The grid of `tile_index_many`, where it takes so many rows of one span.
+    /// The grid of `tile_index_many`, where it takes so many rows of one span: several that `tile_index_scores`
+    /// would not take at once.
     pub fn grid_of_many(count: usize, rows: usize, width: u32) -> Option<[u32; 2]> {
         let (keys, of) = MANY;
         let parts = count.div_ceil(keys) * rows.div_ceil(of);
-        (rows >= MANY_ROWS).then(|| [width.min(word(parts)), 1])
+        let waits = rows > 1 && count.div_ceil(SCORES) * rows > width as usize;
+        waits.then(|| [width.min(word(parts)), 1])
     }
 
     /// A choice among scores whose sixteens have their best in `tops`: first the best sixteens, then the
@@ -407,5 +408,9 @@ mod tests {
         assert_eq!(Select::grid(131_072, 4096, 132), (64, [256, 64]));
         let (each, grid) = Select::grid(4096, 24, 132);
         assert_eq!((each, grid), (1, [8, 24]));
+        assert_eq!(Select::grid_of_many(16_896, 4, 132), None);
+        assert_eq!(Select::grid_of_many(16_896, 5, 132), Some([88, 1]));
+        assert_eq!(Select::grid_of_many(131_072, 1, 132), None);
+        assert_eq!(Select::grid_of_many(131_072, 2, 132), Some([132, 1]));
     }
 }
