@@ -22,8 +22,9 @@ macro_rules! demo_file {
 }
 
 /// The checkpoint that the binary carries.
-const FILES: [(&str, &[u8]); 4] = [
+const FILES: [(&str, &[u8]); 5] = [
     demo_file!("config.json"),
+    demo_file!("generation_config.json"),
     demo_file!("model.safetensors.index.json"),
     demo_file!("model-00001-of-00001.safetensors"),
     demo_file!("tokenizer.json"),

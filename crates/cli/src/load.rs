@@ -160,6 +160,7 @@ impl Prepared {
             (MODEL_ID.declared.name, self.opened.model_id.clone()),
             (DRAFT_TOKENS.declared.name, draft_tokens.to_string()),
             (CONTEXT.declared.name, self.context().to_string()),
+            (THINKING.declared.name, on_or_off(self.defaults.thinking).to_owned()),
             (POOL_TOKENS.declared.name, pool.to_string()),
             (PREFILL_BUDGET.declared.name, prefill.budget.min(prefill.chunk).to_string()),
             (PROMPT_CACHE_GIB.declared.name, format!("{}", (gib * 1000.0).round() / 1000.0)),
@@ -280,6 +281,11 @@ fn limits(values: &Values, config: &Config, chunk: usize, draft_tokens: usize) -
     }
 }
 
+/// How a switch is written.
+pub fn on_or_off(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}
+
 /// The checkpoint's own defaults, and the settings that change them.
 fn defaults(values: &Values, directory: &Path) -> anyhow::Result<Defaults> {
     let file = directory.join(GENERATION_FILE);
@@ -289,6 +295,9 @@ fn defaults(values: &Values, directory: &Path) -> anyhow::Result<Defaults> {
     } else {
         Defaults::default()
     };
-    defaults.thinking = values.get(&THINKING) != "off";
+    match values.get(&THINKING).as_str() {
+        "auto" => {}
+        word => defaults.thinking = word == "on",
+    }
     Ok(defaults)
 }

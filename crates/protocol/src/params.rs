@@ -16,6 +16,9 @@ const TOP_K: &str = "a whole number from 0 (all) to 4294967295, or -1 (all)";
 const MIN_P: &str = "a number from 0 to 1";
 const PENALTY: &str = "a number from -2 to 2";
 
+/// The field of `generation_config.json` with what chat templates take.
+const TEMPLATE: &str = "default_chat_template_kwargs";
+
 /// Likeliest tokens whose log-probabilities a request may ask for.
 pub(crate) const MOST_LOGPROBS: u64 = 20;
 
@@ -45,24 +48,31 @@ impl Default for Defaults {
 }
 
 impl Defaults {
-    /// The release's defaults with the values of a checkpoint's `generation_config.json`.
+    /// The release's defaults with the values of a checkpoint's `generation_config.json`: its sampling
+    /// fields, and `enable_thinking` of its `default_chat_template_kwargs`.
     ///
     /// # Errors
     ///
-    /// A sampling field of that file that no request might have either. The message has the field;
+    /// A field of that file whose value no request might have either. The message has the field;
     /// the file is the caller's to name.
     pub fn from_generation_config(config: &Value) -> Result<Self, Error> {
         let Value::Object(fields) = config else {
             return Err(Error::value("the file", config, "a JSON object"));
         };
-        let own = SamplingFields::take(&mut Body::from(fields.clone()))?;
+        let mut fields = Body::from(fields.clone());
+        let own = SamplingFields::take(&mut fields)?;
+        let thinking = match fields.take(TEMPLATE) {
+            None => None,
+            Some(Value::Object(template)) => Body::from(template).flag("enable_thinking")?,
+            Some(other) => return Err(Error::value(TEMPLATE, &other, "a JSON object")),
+        };
         let base = Self::default();
         Ok(Self {
             temperature: own.temperature.unwrap_or(base.temperature),
             top_p: own.top_p.unwrap_or(base.top_p),
             top_k: own.top_k.unwrap_or(base.top_k),
             min_p: own.min_p.unwrap_or(base.min_p),
-            thinking: base.thinking,
+            thinking: thinking.unwrap_or(base.thinking),
         })
     }
 }

@@ -131,7 +131,7 @@ fn requests(defaults: &Defaults) -> Json {
         "top_k": top_k,
         "top_p": top_p,
         "min_p": min_p,
-        "thinking": if thinking { "on" } else { "off" },
+        "thinking": load::on_or_off(thinking),
         "seed": "made from the prompt",
         "max_tokens": "what the prompt leaves of the context",
     })

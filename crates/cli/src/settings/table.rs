@@ -498,11 +498,12 @@ pub static SYSTEM: Setting<Option<String>> = Setting::new(Declared {
 /// Whether a reply begins with thinking.
 pub static THINKING: Setting<String> = Setting::new(Declared {
     name: "thinking",
-    kind: Kind::Choice(&["on", "off"]),
-    default: "on",
+    kind: Kind::Choice(&["auto", "on", "off"]),
+    default: "auto",
     category: Category::Request,
     commands: &[Serve, Run, Chat, Doctor],
-    help: "Whether a chat reply begins with thinking, where the request does not say",
+    help: "Whether a chat reply begins with thinking, where the request does not say; auto is what the checkpoint's \
+           generation_config.json says (enable_thinking in default_chat_template_kwargs), else on",
     ..BASE
 });
 

@@ -100,6 +100,10 @@ fn small_files_are_named_once_with_their_directory() {
         ("{\"top_p\": 2}", "top_p is 2; accepted: a number above 0, at most 1"),
         ("[1]", "the file is [1]; accepted: a JSON object"),
         (
+            "{\"default_chat_template_kwargs\": {\"enable_thinking\": 0}}",
+            "enable_thinking is 0; accepted: true or false",
+        ),
+        (
             "{\"eos_token_id\": -1}",
             "eos_token_id is -1; accepted: a token id below 1024 or a list of them",
         ),

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{command, failure, failure_of, json, stdout, text};
+use crate::support::{command, failure, failure_of, json, stdout, text, vectors};
 
 fn setting(report: &Value, name: &str) -> (String, String) {
     let entry = report["settings"]
@@ -146,7 +146,13 @@ fn doctor_says_what_settings_come_to_and_whether_that_starts() {
     assert_ne!(setting(&isa, "isa").0, "auto", "the one that is used");
     assert_eq!(report["start"]["ready"], true);
     let requests = &report["requests"];
-    assert_eq!((&requests["temperature"], &requests["thinking"]), (&1.0.into(), &"on".into()));
+    // The demo's own file says off, a checkpoint without one thinks, and a flag is above both.
+    assert_eq!((&requests["temperature"], &requests["thinking"]), (&1.0.into(), &"off".into()));
+    assert_eq!(setting(&report, "thinking"), ("off".into(), "default".into()));
+    assert_eq!(doctor(&[], &["--thinking", "on"])["requests"]["thinking"], "on");
+    let full = vectors("full");
+    let full = full.to_str().expect("a path of text");
+    assert_eq!(doctor(&[], &["--checkpoint", full])["requests"]["thinking"], "on");
     let text = stdout(&["doctor", "--thinking", "off"]);
     for line in [
         "pool-tokens           65536  (default: --parallel times --context, less",

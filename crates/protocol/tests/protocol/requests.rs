@@ -204,6 +204,20 @@ fn generation_config_sets_defaults() {
     assert_eq!(error.to_string(), "top_p is 2; accepted: a number above 0, at most 1");
     let error = Defaults::from_generation_config(&json!([1])).unwrap_err();
     assert_eq!(error.to_string(), "the file is [1]; accepted: a JSON object");
+    let template = |kwargs| {
+        Defaults::from_generation_config(&json!({"default_chat_template_kwargs": kwargs}))
+    };
+    for (kwargs, thinking) in [
+        (json!({"enable_thinking": false}), false),
+        (json!({"enable_thinking": true}), true),
+        (json!({"other": 1}), true),
+    ] {
+        assert_eq!(template(kwargs).unwrap(), Defaults { thinking, ..Defaults::default() });
+    }
+    let error = template(json!({"enable_thinking": "no"})).unwrap_err();
+    assert_eq!(error.to_string(), "enable_thinking is \"no\"; accepted: true or false");
+    let error = template(json!(1)).unwrap_err();
+    assert_eq!(error.to_string(), "default_chat_template_kwargs is 1; accepted: a JSON object");
 }
 
 #[test]
