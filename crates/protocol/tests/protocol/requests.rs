@@ -204,9 +204,8 @@ fn generation_config_sets_defaults() {
     assert_eq!(error.to_string(), "top_p is 2; accepted: a number above 0, at most 1");
     let error = Defaults::from_generation_config(&json!([1])).unwrap_err();
     assert_eq!(error.to_string(), "the file is [1]; accepted: a JSON object");
-    let template = |kwargs| {
-        Defaults::from_generation_config(&json!({"default_chat_template_kwargs": kwargs}))
-    };
+    let template =
+        |kwargs| Defaults::from_generation_config(&json!({"default_chat_template_kwargs": kwargs}));
     for (kwargs, thinking) in [
         (json!({"enable_thinking": false}), false),
         (json!({"enable_thinking": true}), true),
