@@ -77,23 +77,17 @@ impl Watch {
         Ok(began.elapsed().as_secs_f64() / times as f64)
     }
 
-    /// How many some launches of a pass are, and the seconds that they take without the others. Attention reads what the launch before it
-    /// selected, so that selection is replayed with it and its own time taken off.
+    /// How many some launches of a pass are, and the seconds that they take without the others: what they
+    /// take behind those they need, less what these take.
     pub fn alone(
         &self,
         tape: &Tape,
         times: usize,
         wanted: impl Fn(usize, &'static Kernel) -> bool,
     ) -> anyhow::Result<(usize, f64)> {
-        let part = tape.part(&wanted);
-        if part.launches().all(|launch| Class::of(launch.kernel) != Class::Attention) {
-            return Ok((part.len(), self.time(&part, times)?));
-        }
-        let selects = |kernel| Class::of(kernel) == Class::Indexer;
-        let both = tape.part(|at, kernel| wanted(at, kernel) || selects(kernel));
-        let others = tape.part(|at, kernel| !wanted(at, kernel) && selects(kernel));
-        let seconds = self.time(&both, times)? - self.time(&others, times)?;
-        Ok((part.len(), seconds.max(0.0)))
+        let count = tape.part(&wanted).len();
+        let [needed, all] = behind_needed(tape, wanted);
+        Ok((count, (self.time(&all, times)? - self.time(&needed, times)?).max(0.0)))
     }
 
     /// The device again, with nothing in its memory; its backend must be gone.
@@ -103,6 +97,23 @@ impl Watch {
         device.clear();
         Ok(device)
     }
+}
+
+/// The launches that some cannot do without, and those with them. Attention reads what was selected before
+/// it, and its outputs may begin while its scores are made, by which time all before these has ended.
+fn behind_needed(tape: &Tape, wanted: impl Fn(usize, &'static Kernel) -> bool) -> [Tape; 2] {
+    const SCORES: &str = "tile_attend_scores";
+    let part = tape.part(&wanted);
+    let attends = |one: &Launch<'_>| Class::of(one.kernel) == Class::Attention;
+    let attended = part.launches().any(|one| attends(&one));
+    let scored = part.launches().any(|one| one.kernel.name == SCORES);
+    let needed = |kernel: &'static Kernel| {
+        attended && (Class::of(kernel) == Class::Indexer || (!scored && kernel.name == SCORES))
+    };
+    [
+        tape.part(|at, kernel| !wanted(at, kernel) && needed(kernel)),
+        tape.part(|at, kernel| wanted(at, kernel) || needed(kernel)),
+    ]
 }
 
 impl Device for Watched {
@@ -179,6 +190,25 @@ pub fn read_rate(device: &mut dyn Device) -> anyhow::Result<f64> {
 mod tests {
     use super::*;
     use finback_kernels::device::emu;
+
+    #[test]
+    fn attention_is_timed_behind_what_it_reads() {
+        let mut tape = Tape::new();
+        let names = ["rmsnorm", "tile_topk", "tile_attend_scores", "tile_attend_mix"];
+        for name in names {
+            let kernel = kernel(name).unwrap();
+            tape.push_launch(&Launch::new(kernel, &vec![0; kernel.args_bytes], [1, 1]));
+        }
+        let lists = |wanted: &[&str]| {
+            behind_needed(&tape, |_, kernel| wanted.contains(&kernel.name))
+                .map(|tape| tape.launches().map(|launch| launch.kernel.name).collect::<Vec<_>>())
+        };
+        assert_eq!(lists(&names[..1]), [vec![], vec!["rmsnorm"]]);
+        assert_eq!(lists(&names[1..2]), [vec![], vec!["tile_topk"]]);
+        assert_eq!(lists(&names[2..3]), [&names[1..2], &names[1..3]]);
+        assert_eq!(lists(&names[3..]), [&names[1..3], &names[1..]]);
+        assert_eq!(lists(&names[2..]), [&names[1..2], &names[1..]]);
+    }
 
     #[test]
     fn launches_are_kept_while_asked_for_and_the_device_comes_back() {
