@@ -296,8 +296,9 @@ fn defaults(values: &Values, directory: &Path) -> anyhow::Result<Defaults> {
         Defaults::default()
     };
     match values.get(&THINKING).as_str() {
-        "auto" => {}
-        word => defaults.thinking = word == "on",
+        "on" => defaults.thinking = true,
+        "off" => defaults.thinking = false,
+        _ => {}
     }
     Ok(defaults)
 }
