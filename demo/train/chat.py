@@ -31,7 +31,7 @@ class Chat:
             self.facts = json.load(f)
         self.entries, self.talk, self.quiz, self.lately, self.clauses, self.plain = (read_chat(f"{n}.txt") for n in ("chat", "talk", "quiz", "daily", "long", "home"))
         self.asked = read_asked()
-        self.banned = {key(p) for name in ("everyday.txt", "blind.txt", "blind2.txt", "blind3.txt") for p in held_out(name)}
+        self.banned = {key(p) for name in ("everyday.txt", "blind.txt", "blind2.txt", "blind3.txt", "blind4.txt") for p in held_out(name)}
         known = self.known = Known()
         self.animals, self.opposites, self.words = kb.animals(known.animal_rows), kb.pairs(), kb.words()
         self.elements = kb.elements()

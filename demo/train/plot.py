@@ -12,7 +12,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 NAMES = {"short": "2,048 tokens, all rows", "long": "8,192 tokens, selection", "mixed": "2,048 and 8,192, selection", "wide": "the same, wider talk", "settle": "the same, falling rate",
-         "far": "more facts in long rows, daily talk", "talk": "still wider talk"}
+         "far": "more facts in long rows, daily talk", "talk": "still wider talk", "home": "everyday tables, plain prompts", "mend": "the same, one table anew"}
 
 
 def main():
