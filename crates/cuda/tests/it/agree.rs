@@ -119,10 +119,12 @@ fn compared(tokenizer: &Tokenizer, numerics: Numerics) -> [Apart; 2] {
 fn the_demo_model_says_the_same_on_both_backends() {
     drop(device());
     let tokenizer = tokenizer();
-    for (numerics, of_thousand) in [(Numerics::PLAIN, 1000), (Numerics::RELEASE, 990)] {
+    for numerics in [Numerics::PLAIN, Numerics::RELEASE] {
         let [device, noise] = compared(&tokenizer, numerics);
         println!("{numerics:?}: {device}; by rounding alone: {noise}");
-        assert!(device.choose_the_same(of_thousand), "{device}");
+        let same = device.choose_the_same();
+        let close = numerics != Numerics::PLAIN && device.choose_as_rounding_lets(&noise);
+        assert!(same || close, "{device}; by rounding alone: {noise}");
         assert!(device.is_rounding(&noise), "{device}; by rounding alone: {noise}");
     }
 }

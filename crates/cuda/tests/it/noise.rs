@@ -58,9 +58,19 @@ impl Apart {
         self.far[((self.far.len() - 1) as f64 * share) as usize]
     }
 
-    /// Whether at least so many rows of a thousand choose the same token.
-    pub fn choose_the_same(&self, of_thousand: usize) -> bool {
-        1000 * self.same >= of_thousand * self.far.len()
+    fn differ(&self) -> usize {
+        self.far.len() - self.same
+    }
+
+    /// Whether every row chooses the same token.
+    pub fn choose_the_same(&self) -> bool {
+        self.differ() == 0
+    }
+
+    /// Whether at most one row of a hundred chooses another token, or at most half as many again as by rounding
+    /// alone: where two tokens are as likely, a last bit decides.
+    pub fn choose_as_rounding_lets(&self, noise: &Apart) -> bool {
+        100 * self.differ() <= self.far.len() || 2 * self.differ() <= 3 * noise.differ()
     }
 
     /// Whether these rows are no farther apart than rounding makes others. The farthest rows are few and
