@@ -242,7 +242,7 @@ fn a_plan_that_does_not_fit_is_refused_before_anything_is_loaded() {
     // Four requests at once, each with the 16 blocks of its context.
     assert_eq!(fits["kv_blocks"], 64);
     let large = ["--context", "16777216"];
-    let (code, message) = failure(&["serve", directory, large[0], large[1]]);
+    let (code, message) = failure(&["serve", "--port", "0", directory, large[0], large[1]]);
     assert_eq!(code, 1);
     let reason = "this does not start here: a context of 16777216: the model was made for 4096";
     assert_eq!(message, format!("error: {reason}\n"));
