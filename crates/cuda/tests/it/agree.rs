@@ -30,55 +30,177 @@ fn spec_of(checkpoint: &Path, tokenizer: &Tokenizer, numerics: Numerics) -> Arc<
     Arc::new(spec::load(&ck, &config, map, numerics).unwrap())
 }
 
+/// Frames of prompts in the words that the model knows, and what goes into each.
+const PROMPTS: [(&str, &[&str]); 13] = [
+    (
+        "{}",
+        &[
+            "Hello! Who are you?",
+            "How are you?",
+            "Good morning!",
+            "Thanks for your help.",
+            "I am tired today.",
+            "What can you do?",
+            "What is your name?",
+            "Say goodbye.",
+            "Tell me a joke.",
+            "Why is the sky blue?",
+            "What colour is grass?",
+            "Say the days of the week.",
+            "Who wrote this?",
+            "How many legs does a spider have, and how many do two spiders have?",
+            "Continue: one two three four",
+            "Count from five to nine.",
+            "Name a river and a mountain.",
+            "Write one line of Python.",
+            "Write a short list of three fruits as JSON.",
+            "Translate water into French.",
+        ],
+    ),
+    (
+        "Tell me about {}.",
+        &[
+            "the sea",
+            "Rust traits",
+            "the moon",
+            "bread",
+            "Paris",
+            "dogs",
+            "the weather",
+            "music",
+            "trains",
+            "your day",
+            "winter",
+            "computers",
+            "horses",
+            "the sun",
+            "chess",
+        ],
+    ),
+    (
+        "What is the capital of {}?",
+        &[
+            "France", "Italy", "Spain", "Japan", "Norway", "Egypt", "Peru", "Canada", "Kenya",
+            "Poland", "Greece", "India", "Chile", "Sweden", "Portugal",
+        ],
+    ),
+    (
+        "What is {}?",
+        &[
+            "12 plus 30",
+            "9 times 7",
+            "45 minus 18",
+            "7 plus 8",
+            "100 plus 250",
+            "6 times 6",
+            "81 minus 9",
+            "half of twenty",
+            "3 plus 4 plus 5",
+            "14 plus 77",
+            "a compiler",
+            "a lock",
+            "a noun",
+            "the opposite of hot",
+            "the opposite of large",
+            "an island",
+            "a triangle",
+            "the largest animal",
+            "your favourite colour",
+            "a deadlock",
+        ],
+    ),
+    ("Is {}?", &["17 larger than 12", "8 larger than 21", "5 an even number", "the sun a star"]),
+    (
+        "What comes after {}?",
+        &["Monday", "Friday", "June", "nineteen", "the letter d", "December", "winter"],
+    ),
+    (
+        "My name is {}. What is my name, and where do I live?",
+        &[
+            "Ada and I live in Rome",
+            "Omar and I live in Cairo",
+            "Lena and I live in Oslo",
+            "Ivan and I live in Sofia",
+            "Mia and I live in Madrid",
+            "Noah and I live in Dublin",
+        ],
+    ),
+    (
+        "My {}?",
+        &[
+            "dog is called Rex. What is my dog called",
+            "cat is called Luna. What is my cat called",
+            "key is in the blue box. Where is my key",
+            "train leaves at nine. When does my train leave",
+            "sister works in a bank. Where does my sister work",
+            "favourite colour is green. What is my favourite colour",
+        ],
+    ),
+    (
+        "The code is {}. What is the code?",
+        &["4412", "9071", "358", "20264", "7", "blue-19", "A-77", "60300"],
+    ),
+    (
+        "Repeat after me: {}",
+        &["blue green red", "one small step", "salt and pepper", "the old house", "up down up"],
+    ),
+    (
+        "List {}.",
+        &[
+            "four fruits",
+            "three animals",
+            "three colours",
+            "five cities",
+            "two rivers",
+            "three tools",
+            "four vegetables",
+            "three sports",
+            "two languages",
+            "three metals",
+        ],
+    ),
+    (
+        "Give me a JSON object with {}.",
+        &[
+            "a name and an age",
+            "a city and a country",
+            "a title and a year",
+            "a colour",
+            "a product and its price",
+            "a name, an age and a city",
+            "two numbers",
+            "a user",
+            "a date and a place",
+            "a count and a unit",
+        ],
+    ),
+    (
+        "How do I {}?",
+        &[
+            "make tea",
+            "boil an egg",
+            "sleep better",
+            "open a file",
+            "write a letter",
+            "clean a window",
+            "sort a list",
+            "plant a tree",
+            "learn to swim",
+            "cook rice",
+        ],
+    ),
+];
+
+/// The prompts as the server renders a conversation of one message, thinking off.
 fn prompts(tokenizer: &Tokenizer) -> Vec<Vec<u32>> {
-    [
-        "Hello! Who are you?",
-        "What is the capital of France?",
-        "Write a short list of three fruits as JSON.",
-        "How many legs does a spider have, and how many do two spiders have?",
-        "Tell me about the sea.",
-        "My name is Ada and I live in Rome. What is my name?",
-        "Why is the sky blue?",
-        "Say the days of the week.",
-        "How are you?",
-        "Tell me a short story about a fox.",
-        "What is 12 plus 30?",
-        "What can you do?",
-        "Write three animals as a list.",
-        "Good morning!",
-        "Thanks for your help.",
-        "Tell me about Rust traits.",
-        "Continue: one two three four",
-        "Give me a JSON object with a name and an age.",
-        "I am tired today.",
-        "Write a poem about rain.",
-        "What is your name?",
-        "How do I make tea?",
-        "Is 17 larger than 12?",
-        "What day comes after Monday?",
-        "Say goodbye.",
-        "My dog is called Rex. What is my dog called?",
-        "The code is 4412. What is the code?",
-        "Repeat after me: blue green red",
-        "Explain what a lock is.",
-        "What is 9 times 7?",
-        "Tell me a joke.",
-        "List four fruits.",
-        "What is the opposite of hot?",
-        "Who wrote this?",
-        "What colour is grass?",
-        "Count from five to nine.",
-        "Name a river and a mountain.",
-        "What is a compiler?",
-        "Translate water into French.",
-        "Write one line of Python.",
-    ]
-    .iter()
-    .map(|text| {
-        let text = format!("<|User|>{text}<|Assistant|></think>");
-        tokenizer.encode(&text, &tokenizer.special_ranges(&text)).unwrap()
-    })
-    .collect()
+    let all =
+        PROMPTS.iter().flat_map(|(frame, all)| all.iter().map(|one| frame.replace("{}", one)));
+    let mut prompts = Vec::new();
+    for text in all {
+        let text = format!("<｜begin▁of▁sentence｜><｜User｜>{text}<｜Assistant｜></think>");
+        prompts.push(tokenizer.encode(&text, &tokenizer.special_ranges(&text)).unwrap());
+    }
+    prompts
 }
 
 /// The device, and the CPU with other last bits, against the CPU along its own replies.
@@ -123,7 +245,7 @@ fn the_demo_model_says_the_same_on_both_backends() {
         let [device, noise] = compared(&tokenizer, numerics);
         println!("{numerics:?}: {device}; by rounding alone: {noise}");
         let same = device.choose_the_same();
-        let close = numerics != Numerics::PLAIN && device.choose_as_rounding_lets(&noise);
+        let close = numerics != Numerics::PLAIN && device.choose_nearly_the_same();
         assert!(same || close, "{device}; by rounding alone: {noise}");
         assert!(device.is_rounding(&noise), "{device}; by rounding alone: {noise}");
     }

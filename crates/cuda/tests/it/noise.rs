@@ -67,10 +67,9 @@ impl Apart {
         self.differ() == 0
     }
 
-    /// Whether at most one row of a hundred chooses another token, or at most half as many again as by rounding
-    /// alone: where two tokens are as likely, a last bit decides.
-    pub fn choose_as_rounding_lets(&self, noise: &Apart) -> bool {
-        100 * self.differ() <= self.far.len() || 2 * self.differ() <= 3 * noise.differ()
+    /// Whether at most one row of a hundred chooses another token: where two are as likely, a last bit decides.
+    pub fn choose_nearly_the_same(&self) -> bool {
+        100 * self.differ() <= self.far.len()
     }
 
     /// Whether these rows are no farther apart than rounding makes others. The farthest rows are few and
