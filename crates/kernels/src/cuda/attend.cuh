@@ -109,7 +109,7 @@ DEVICE void lift_chunk16(const Chunk& c, bool pool, u32* out) {
         spread_e4m3(c.codes.z, c.codes.w, out + 4);
         by = factor_window(c.scale);
     }
-    if (c.place >> 30 == KEY_NONE) by = Factor{0u, ONE_BF16};
+    if (c.place >> 30 == KEY_NONE) by.scale = 0u;
     finish_lift<8>(out, by);
 }
 
@@ -411,7 +411,7 @@ template <u32 N, bool POOL> DEVICE void store_kind(const TilePart<N>& part, cons
             spread_e4m3(part.codes[i][2], part.codes[i][3], word + 4);
             by = factor_window(__byte_perm(part.scales[i / 2u], 0u, 0x4440u | (i % 2u * 2u + t / 2u)));
         }
-        if (none) by = Factor{0u, ONE_BF16};
+        if (none) by.scale = 0u;
         finish_lift<8>(word, by);
 #pragma unroll
         for (u32 p = 0; p < 8u; p++) store_word(to[p] + i * MANY_BLOCK, word[p]);

@@ -7,30 +7,27 @@
 
 DEVICE u32 twice(u32 half) { return half | (half << 16); }
 
-// The factors that finish a lift: the second is 1 but where the first would be too large for bf16.
+// The two factors that finish a lift: what a code in place lacks to its value, and its scale. There is no
+// branch between them, so that the lifts of a lane's chunks run side by side.
 struct Factor {
-    u32 first, second;
+    u32 step, scale;
 };
-#define ONE_BF16 0x3f803f80u
-
 // Codes in place are 2^-120 (e4m3) and 2^-126 (e2m1) of their values.
-DEVICE Factor factor_window(u32 byte) {
-    const bool small = byte <= 134u;
-    u32 first = small ? (byte + 120u) << 7 : 247u << 7;
-    if (byte == 255u) first = 0x7fc0u;
-    return Factor{twice(first), small ? ONE_BF16 : twice(byte << 7)};
+#define STEP_E4M3 0x7b807b80u
+#define STEP_E2M1 0x7e807e80u
+
+// A power of two; the least is subnormal.
+DEVICE u32 scale_e8m0(u32 byte) {
+    u32 scale = byte << 7;
+    if (byte == 0) scale = 0x0040u;
+    if (byte == 255u) scale = 0x7fc0u;
+    return twice(scale);
 }
-DEVICE Factor factor_index(u32 byte) {
-    const bool small = byte <= 128u;
-    u32 first = small ? (byte + 126u) << 7 : 253u << 7;
-    if (byte == 255u) first = 0x7fc0u;
-    return Factor{twice(first), small ? ONE_BF16 : twice(byte << 7)};
-}
+DEVICE Factor factor_window(u32 byte) { return Factor{STEP_E4M3, scale_e8m0(byte)}; }
+DEVICE Factor factor_index(u32 byte) { return Factor{STEP_E2M1, scale_e8m0(byte)}; }
 DEVICE Factor factor_compressed(u32 byte) {
-    const u32 scale = times_bf16(twice((byte & 0x7fu) << 4 | (byte & 0x80u) << 8), twice(247u << 7));
-    // 2^126 times a scale below 4 fits.
-    if ((byte & 0x7fu) < 0x48u) return Factor{times_bf16(scale, twice(253u << 7)), ONE_BF16};
-    return Factor{(byte & 0x7fu) == 0x7fu ? 0x7fc07fc0u : twice(253u << 7), scale};
+    const u32 code = twice((byte & 0x7fu) << 4 | (byte & 0x80u) << 8);
+    return Factor{STEP_E2M1, times_bf16(code, (byte & 0x7fu) == 0x7fu ? 0x7fc07fc0u : STEP_E4M3)};
 }
 
 // Eight e4m3 codes as four words, before their factors.
@@ -54,8 +51,5 @@ DEVICE void spread_e2m1(u32 codes, u32* out) {
 
 template <u32 N> DEVICE void finish_lift(u32* words, Factor by) {
 #pragma unroll
-    for (u32 i = 0; i < N; i++) words[i] = times_bf16(words[i], by.first);
-    if (by.second == ONE_BF16) return;
-#pragma unroll
-    for (u32 i = 0; i < N; i++) words[i] = times_bf16(words[i], by.second);
+    for (u32 i = 0; i < N; i++) words[i] = times_bf16(times_bf16(words[i], by.step), by.scale);
 }
