@@ -3,10 +3,10 @@
 //! A step names an input and a weight; here it is decided in which form the rows enter and which kernel
 //! runs, for any number of rows. Whatever is chosen, a row's bits do not depend on how many there are.
 
-use finback_kernels::args::{DenseArgs, ExpertArgs, OperandArgs, QuantiseArgs};
+use finback_kernels::args::{DenseArgs, ExpertArgs, OperandArgs, QuantiseArgs, TileArgs};
 use finback_kernels::device::Device;
 use finback_kernels::manifest::{DENSE_ROWS, Kernel, OUTPUTS, SLICE};
-use finback_kernels::tiles::{self, Groups};
+use finback_kernels::tiles::{self, Groups, Planned};
 use finback_ops::{Format, Numerics, OpsError, OpsResult};
 
 use crate::linear::{Grouped, Joined, Stack, Stacks, Takes, Tiled, Weight, index, side};
@@ -203,10 +203,8 @@ impl Products {
     /// Every row times a weight.
     pub fn dense(&self, queue: &mut Queue, ready: &Ready, weight: &Weight, out: Out) -> OpsResult {
         if let Some(tiled) = &weight.tiled {
-            let outs = [out, Out::NONE];
-            return self
-                .tiled(queue, ready, weight.format, tiled, outs, 0, &Groups::One, false)
-                .map(|_| ());
+            let outs = (out, None);
+            return self.tiled(queue, ready, weight.format, tiled, outs, &Groups::One);
         }
         let coded = ready.codes != 0 && weight.format.is_quantised();
         let kernel = known(queue, self.found.dense[index(weight.format)][usize::from(coded)])?;
@@ -243,9 +241,8 @@ impl Products {
     ) -> OpsResult {
         let [first, second] = &joined.parts;
         if let Some(tiled) = &joined.tiled {
-            return self
-                .tiled(queue, ready, first.format, tiled, outs, first.out, &Groups::One, false)
-                .map(|_| ());
+            let outs = (outs[0], Some((first.out, outs[1])));
+            return self.tiled(queue, ready, first.format, tiled, outs, &Groups::One);
         }
         self.dense(queue, ready, first, outs[0])?;
         self.dense(queue, ready, second, outs[1])
@@ -264,10 +261,7 @@ impl Products {
         let own = whole.out / groups;
         if let Some(tiled) = tiled {
             let each = Groups::Each { count: *groups, x_step: whole.inp, out_step: own };
-            let outs = [out, Out::NONE];
-            return self
-                .tiled(queue, ready, whole.format, tiled, outs, 0, &each, false)
-                .map(|_| ());
+            return self.tiled(queue, ready, whole.format, tiled, (out, None), &each);
         }
         // A part of the weight begins at a scale tile; what it computes of the group before is
         // overwritten by that group, which comes after.
@@ -298,11 +292,8 @@ impl Products {
     ) -> OpsResult {
         let weight = &stack.first;
         if let Some(tiled) = &weight.tiled {
-            let some = Groups::Some { groups: used.at, count: used.count, list: rows };
-            let (outs, ready) = ([out, Out::NONE], ready.part(0, used.rows));
-            return self
-                .tiled(queue, &ready, weight.format, tiled, outs, 0, &some, used.known)
-                .map(|_| ());
+            let (groups, ready) = (used.groups(rows), ready.part(0, used.rows));
+            return self.tiled(queue, &ready, weight.format, tiled, (out, None), &groups);
         }
         let coded = ready.codes != 0 && weight.format.is_quantised();
         let kernel = known(queue, self.found.expert[index(weight.format)][usize::from(coded)])?;
@@ -340,40 +331,49 @@ impl Products {
     ) -> Result<bool, OpsError> {
         let [first, second] = &stacks.parts;
         if let Some(tiled) = &stacks.tiled {
-            let some = Groups::Some { groups: used.at, count: used.count, list: rows };
             let (weight, ready) = (&first.first, ready.part(0, used.rows));
-            return self.tiled(
-                queue,
-                &ready,
-                weight.format,
-                tiled,
-                outs,
-                weight.out,
-                &some,
-                used.known,
-            );
+            let outs = (outs[0], Some((weight.out, outs[1])));
+            let groups = used.groups(rows);
+            let planned = self.planned(queue, &ready, weight.format, tiled, outs, &groups)?;
+            let Some((kernel, args, grid)) = planned else { return Ok(false) };
+            queue.push(kernel, &args, grid)?;
+            return Ok(tiles::is_in_turn(kernel));
         }
         self.experts(queue, ready, first, used, rows, outs[0])?;
         self.experts(queue, ready, second, used, rows, outs[1])?;
         Ok(false)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what a product is made of")]
     fn tiled(
         &self,
         queue: &mut Queue,
         ready: &Ready,
         format: Format,
         tiled: &Tiled,
-        [out, second]: [Out; 2],
-        split: usize,
+        outs: Outs,
         groups: &Groups,
-        known: bool,
-    ) -> Result<bool, OpsError> {
+    ) -> OpsResult {
+        match self.planned(queue, ready, format, tiled, outs, groups)? {
+            Some((kernel, args, grid)) => queue.push(kernel, &args, grid),
+            None => Ok(()),
+        }
+    }
+
+    /// The launch of a product on tensor cores; none of no rows.
+    fn planned(
+        &self,
+        queue: &Queue,
+        ready: &Ready,
+        format: Format,
+        tiled: &Tiled,
+        (out, second): Outs,
+        groups: &Groups,
+    ) -> Result<Option<Planned<TileArgs>>, OpsError> {
         let x = match self.form(format, true, ready.input.round) {
             Some(Form::Coded) => ready.coded,
             _ => ready.plain,
         };
+        let (split, second) = second.unwrap_or((0, Out::NONE));
         let rows = tiles::Rows {
             x,
             x_stride: ready.input.width,
@@ -384,23 +384,21 @@ impl Products {
             second: second.at,
             second_stride: second.stride,
             round: out.round,
-            known,
         };
         if rows.rows == 0 {
-            return Ok(false);
+            return Ok(None);
         }
         let planned = tiled.tiles.product(tiled.at, &rows, groups, self.found.width);
-        let Some((kernel, args, grid)) = planned else {
-            return Err(OpsError::Unsupported {
-                backend: queue.name(),
-                step: "a product",
-                reason: format!("{} rows of {} values", rows.rows, rows.x_stride),
-            });
-        };
-        queue.push(kernel, &args, grid)?;
-        Ok(tiles::is_in_turn(kernel))
+        planned.map(Some).ok_or_else(|| OpsError::Unsupported {
+            backend: queue.name(),
+            step: "a product",
+            reason: format!("{} rows of {} values", rows.rows, rows.x_stride),
+        })
     }
 }
+
+/// Where outputs go: those from a channel on may go elsewhere.
+type Outs = (Out, Option<(usize, Out)>);
 
 /// The kernels of products that a device has.
 #[derive(Clone, Copy)]

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use finback_kernels::tiles::Groups;
 use finback_ops::OpsError;
 
 use crate::memory::{Buf, Memory};
@@ -103,6 +104,13 @@ pub struct Used {
     pub rows: usize,
     /// Whether they were there before the last product of few rows.
     pub known: bool,
+}
+
+impl Used {
+    /// The groups of tiled weights; `rows` is the address of the row of each place, 0 where places are rows.
+    pub fn groups(&self, rows: u64) -> Groups {
+        Groups::Some { groups: self.at, count: self.count, list: rows, known: self.known }
+    }
 }
 
 /// Room for rows in one form, and which of a batch's rows it holds.

@@ -93,8 +93,6 @@ pub struct Rows {
     pub second_stride: usize,
     /// Whether outputs are rounded to bf16.
     pub round: bool,
-    /// Whether the groups were there before the last product of few rows, and so are read at once.
-    pub known: bool,
 }
 
 /// Several weights of one shape, and which rows take which.
@@ -120,6 +118,8 @@ pub enum Groups {
         count: usize,
         /// Address of each place's row, 0 where places are rows.
         list: u64,
+        /// Whether they were there before the last product of few rows, and so are read at once.
+        known: bool,
     },
 }
 
@@ -290,7 +290,6 @@ impl Tiles {
         let mut args = self.args(weight, rows, groups);
         args.most_rows = word(most);
         (args.chunk, args.stages) = self.ring(most, way)?;
-        args.known = rows.known.into();
         let blocks = way.blocks();
         let grid = [(width / word(blocks)).max(1), word(blocks)];
         Some((manifest::kernel(self.named(way.names()))?, args, grid))
@@ -351,9 +350,9 @@ impl Tiles {
                 args.groups_max = word(count);
                 (args.x_step, args.out_step) = (word(x_step), word(out_step));
             }
-            Groups::Some { groups, count, list } => {
+            Groups::Some { groups, count, list, known } => {
                 args.groups_max = word(count);
-                (args.groups, args.list) = (groups, list);
+                (args.groups, args.list, args.known) = (groups, list, known.into());
             }
         }
         args
@@ -454,7 +453,7 @@ mod tests {
         assert_eq!(kernel(&tiles, 24, &Groups::One), ("tile_fp8_pair", 24, [66, 2]));
         assert_eq!(kernel(&tiles, 33, &Groups::One), ("tile_fp8_many", 33, [14, 1]));
         assert_eq!(kernel(&tiles, 4096, &Groups::One).2, [132, 1]);
-        let experts = |count| Groups::Some { groups: 256, count, list: 0 };
+        let experts = |count| Groups::Some { groups: 256, count, list: 0, known: false };
         assert_eq!(kernel(&tiles, 6, &experts(36)), ("tile_fp8_few", 6, [132, 1]));
         assert_eq!(kernel(&tiles, 24, &experts(144)), ("tile_fp8_few", 8, [132, 1]));
         assert_eq!(kernel(&tiles, 40, &experts(240)), ("tile_fp8_many", 40, [132, 1]));

@@ -26,10 +26,7 @@ impl GpuOps {
         let spec = self.spec.clone();
         let (d, ffn) = (&spec.dims, &spec.layer(layer).ffn);
         let (gate, bias) = (self.weights.layers[layer].gate, self.weights.layers[layer].bias);
-        if is_few(rows.len(), ffn) {
-            // They need no routes, and their bytes flow while routes are made.
-            self.shared_in(layer, &rows)?;
-        }
+        self.shared_in(layer, &rows)?;
         let input = self.x(&rows);
         let ready = self.products.ready(&mut self.queue, Of::X, rows.start, input, &[&gate])?;
         let count = ffn.experts.len();
@@ -78,7 +75,7 @@ impl GpuOps {
         self.queue.push(self.kernels.route, &args, [word(rows.len()), 1])
     }
 
-    /// The first products of the shared experts: of few rows before the routes, of many after them.
+    /// The first products of the shared experts: they need no routes, and their bytes flow while routes are made.
     fn shared_in(&mut self, layer: usize, rows: &Rows) -> OpsResult {
         let (n, inter) = (rows.len(), self.own.inter);
         let round = self.spec.numerics.round_stores;
@@ -138,9 +135,6 @@ impl GpuOps {
             let queue = &mut self.queue;
             known &=
                 self.products.experts_both(queue, &ready, &routed_in, used, place_rows, outs)?;
-        }
-        if !is_few(n, ffn) {
-            self.shared_in(layer, &rows)?;
         }
         let hidden = self.work.shared_row(self.work.hidden, n);
         let weights: [&dyn Takes; 2] = [&routed_down, &shared_down];

@@ -453,7 +453,12 @@ fn grouped(kind: u32, by: By) -> Case {
     .row("x", &x)
     .placed("out", outputs * 4, move |rows| rows * outputs * 4, place)
     .launch(move |at, rows| {
-        let groups = Groups::Some { groups: at.of("groups"), count: 3, list: at.of("list") };
+        let groups = Groups::Some {
+            groups: at.of("groups"),
+            count: 3,
+            list: at.of("list"),
+            known: by == By::Some,
+        };
         let rows = Rows {
             x: at.of("x"),
             x_stride: inputs,
@@ -461,7 +466,6 @@ fn grouped(kind: u32, by: By) -> Case {
             out: at.of("out"),
             out_stride: outputs,
             round: true,
-            known: by == By::Some,
             ..Rows::default()
         };
         by.plan(&tiles, at.of("weight"), &rows, &groups)
@@ -499,7 +503,6 @@ fn diagonal(kind: u32) -> Case {
                 second: at.of("second"),
                 second_stride: split,
                 round: false,
-                known: false,
             };
             let groups = Groups::Each { count: 1, x_step: 0, out_step: 0 };
             By::Few.plan(&tiles, at.of("weight"), &rows, &groups)
