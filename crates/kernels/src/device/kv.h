@@ -70,19 +70,50 @@ UNPACK_KERNEL(unpack_index, index_bytes, index_value)
 
 // The latent of each group that closes: per channel the softmax of the gates, weighting the kv rows.
 // Raw rows are [kv, gate] of `dim` each; `members` names a group's, oldest first, which is the order
-// of the sums.
-DEVICE float pooled(GLOBAL const float* raw, GLOBAL const u32* members, u32 all, u32 dim, u32 k, u32 round) {
-    const u32 ratio = PLANTED(FAULT_POOL_DROPPED_ROW) ? all - 1u : all;
-    float top = -infinity();
-    for (u32 i = 0; i < ratio; i++) top = max_of(raw[u64(members[i]) * 2u * dim + dim + k], top);
-    float sum = 0.0f, divisor = 0.0f;
-    for (u32 i = 0; i < ratio; i++) {
-        GLOBAL const float* own = raw + u64(members[i]) * 2u * dim;
-        const float e = exp_of(own[dim + k] - top);
-        sum = FMA(e, own[k], sum);
-        divisor = divisor + e;
+// of the sums. A lane's channels from k on lie GROUP_LANES apart.
+#define POOL_EACH 4u
+#define POOL_ROWS 4u
+struct Pool {
+    float kv[POOL_ROWS * POOL_EACH], gate[POOL_ROWS * POOL_EACH];
+};
+// The members from i on, all on their way together.
+DEVICE void load_pool(THREAD Pool* held, GLOBAL const float* raw, GLOBAL const u32* members, u32 i, u32 ratio, u32 dim, u32 k) {
+    u64 at[POOL_ROWS];
+    UNROLL
+    for (u32 m = 0; m < POOL_ROWS; m++) at[m] = u64(i + m < ratio ? members[i + m] : 0) * 2u * dim + k;
+    UNROLL
+    for (u32 n = 0; n < POOL_ROWS * POOL_EACH; n++) {
+        const u32 m = n / POOL_EACH, c = n % POOL_EACH * GROUP_LANES;
+        const bool there = i + m < ratio && k + c < dim;
+        held->gate[n] = there ? raw[at[m] + dim + c] : -infinity();
+        held->kv[n] = there ? raw[at[m] + c] : 0.0f;
     }
-    return stored(sum / divisor, round);
+}
+DEVICE void pooled(GLOBAL const float* raw, GLOBAL const u32* members, u32 all, u32 dim, u32 k, u32 round, THREAD float* out) {
+    const u32 ratio = PLANTED(FAULT_POOL_DROPPED_ROW) ? all - 1u : all;
+    Pool held;
+    float top[POOL_EACH], sum[POOL_EACH], divisor[POOL_EACH];
+    UNROLL
+    for (u32 c = 0; c < POOL_EACH; c++) top[c] = -infinity(), sum[c] = 0.0f, divisor[c] = 0.0f;
+    load_pool(&held, raw, members, 0, ratio, dim, k);
+    for (u32 i = 0; i < ratio; i += POOL_ROWS) {
+        if (i > 0) load_pool(&held, raw, members, i, ratio, dim, k);
+        UNROLL
+        for (u32 n = 0; n < POOL_ROWS * POOL_EACH; n++) top[n % POOL_EACH] = max_of(held.gate[n], top[n % POOL_EACH]);
+    }
+    for (u32 i = 0; i < ratio; i += POOL_ROWS) {
+        if (ratio > POOL_ROWS) load_pool(&held, raw, members, i, ratio, dim, k);
+        UNROLL
+        for (u32 n = 0; n < POOL_ROWS * POOL_EACH; n++) {
+            const u32 c = n % POOL_EACH;
+            if (i + n / POOL_EACH >= ratio) continue;
+            const float e = exp_of(held.gate[n] - top[c]);
+            sum[c] = FMA(e, held.kv[n], sum[c]);
+            divisor[c] = divisor[c] + e;
+        }
+    }
+    UNROLL
+    for (u32 c = 0; c < POOL_EACH; c++) out[c] = stored(sum[c] / divisor[c], round);
 }
 
 // Copies so many bytes from each source to its place: window rows into rings, raw rows into open

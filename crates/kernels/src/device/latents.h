@@ -87,9 +87,15 @@ KERNEL(finish_compressed, CompressedArgs) {
     float x[LATENT_EACH];
     if (args.raw) {
         UNROLL
-        for (u32 i = 0; i < LATENT_EACH; i++) {
+        for (u32 i = 0; i < LATENT_EACH; i += POOL_EACH) {
             const u32 k = i * GROUP_LANES + lane;
-            x[i] = k < dim ? pooled(args.raw, args.members + row * args.ratio, args.ratio, dim, k, args.round) : 0.0f;
+            UNROLL
+            for (u32 c = 0; c < POOL_EACH; c++) x[i + c] = 0.0f;
+            if (k - lane >= dim) continue;
+            pooled(args.raw, args.members + row * args.ratio, args.ratio, dim, k, args.round, x + i);
+            UNROLL
+            for (u32 c = 0; c < POOL_EACH; c++)
+                if (k + c * GROUP_LANES >= dim) x[i + c] = 0.0f;
         }
     } else {
         load_latent(own, dim, lane, x);

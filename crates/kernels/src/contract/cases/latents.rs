@@ -10,9 +10,10 @@ use crate::args::{Args, CompressedArgs, LatentsArgs};
 
 pub fn cases() -> Vec<Case> {
     let row = Kind { ratio: 3, index: false, forms: true };
+    let wide = Kind { ratio: 6, index: false, forms: false };
     let latent = Kind { ratio: 1, index: false, forms: false };
     let key = Kind { ratio: 1, index: true, forms: false };
-    let compressed = [row, latent, key].into_iter().map(finish_compressed);
+    let compressed = [row, wide, latent, key].into_iter().map(finish_compressed);
     [true, false].into_iter().map(finish_latents).chain(compressed).collect()
 }
 
@@ -78,7 +79,9 @@ fn pooled(raw: &[f32], dim: usize) -> Vec<f32> {
 
 fn finish_compressed(kind: Kind) -> Case {
     let Kind { ratio, index, forms: with_forms } = kind;
-    let (rows, dim, pairs, eps) = (3, 160, 8, 1e-20f32);
+    // Where members are many, so are the channels: both come in several parts.
+    let dim = if ratio > 4 { 672 } else { 160 };
+    let (rows, pairs, eps) = (3, 8, 1e-20f32);
     let mut data = Data::new(31);
     let (raw, x) = (data.floats(rows * ratio * 2 * dim, 3.0), data.floats(rows * dim, 2.0));
     let norm = data.between(dim, 0.5, 1.5);
