@@ -22,6 +22,7 @@ pub struct Queue {
     first: bool,
     taped_rows: usize,
     scratch: Vec<u8>,
+    last: Option<&'static Kernel>,
     /// Counts the passes that began.
     passes: u64,
     /// What the device noticed and nobody was told.
@@ -38,6 +39,7 @@ impl Queue {
             first: false,
             taped_rows: TAPED_ROWS,
             scratch: Vec::new(),
+            last: None,
             passes: 0,
             findings: Findings::default(),
         }
@@ -77,6 +79,7 @@ impl Queue {
         if grid.contains(&0) {
             return Ok(());
         }
+        self.last = Some(kernel);
         if self.taped {
             self.tape.push(kernel, args, grid);
             let full = self.first && self.tape.len() >= FIRST;
@@ -91,12 +94,18 @@ impl Queue {
 
     /// A gather, to which every device that shares the model comes.
     pub fn gather(&mut self, gather: Gather) -> OpsResult {
+        self.last = None;
         if self.taped {
             self.tape.push_gather(gather);
             return Ok(());
         }
         let name = self.device.name();
         self.device.gather(&gather).map_err(|error| failed(name, "a gather", &error))
+    }
+
+    /// The kernel of the last launch, where no gather came since.
+    pub fn last(&self) -> Option<&'static Kernel> {
+        self.last
     }
 
     /// Runs what waits.

@@ -85,7 +85,7 @@ pub(crate) const KERNEL_WORDS: [&str; 10] = [
     "UNPACK_KERNEL(",
     "CUDA_KERNEL(",
     "CUDA_KERNEL_AHEAD(",
-    "CUDA_KERNEL_IN_TURN(",
+    "CUDA_KERNEL_BY_ITSELF(",
     "CUDA_FULL_KERNEL(",
     "CUDA_PAIR_KERNEL(",
 ];

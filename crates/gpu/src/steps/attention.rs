@@ -1,6 +1,7 @@
 //! Attention's steps: projections, compression, the attention itself, the output projection.
 
 use finback_kernels::args::{AttendArgs, CompressedArgs, LatentsArgs, RmsnormArgs, TileAttendArgs};
+use finback_kernels::tiles::is_in_turn;
 use finback_ops::{OpsResult, Rows};
 
 use crate::batch::ROW_WORDS;
@@ -251,7 +252,10 @@ impl GpuOps {
             rows_per_block: word(source.map_or(1, |source| source.per_block)),
             picks_stride: word(d.index_topk),
             draft: u32::from(layer >= spec.layers.len()),
+            // Products write neither keys nor picks.
+            known: u32::from(self.queue.last().is_some_and(is_in_turn)),
             scale: (d.head_dim as f32).sqrt().recip(),
+            pad: 0,
         };
         let [scores, mix, many] = Attend::groups(d.heads);
         if !Attend::is_few(rows.len()) {

@@ -65,14 +65,15 @@ DEVICE u32 place_of_key(const TileAttendArgs& args, const TileKeys& keys, u32 k,
     return k < keys.windows ? window_place(args, keys, k) : place_word(KEY_NONE, 0);
 }
 
-// The places of all keys of a row, by 256 threads: loads of a kind are on their way together.
-DEVICE void place_keys(const TileAttendArgs& args, const TileKeys& keys, u32* places, u32 thread) {
-    u32 pick[3];
+// The places of all keys of a row, by so many threads: loads of a kind are on their way together.
+template <u32 THREADS> DEVICE void place_keys(const TileAttendArgs& args, const TileKeys& keys, u32* places, u32 thread) {
+    constexpr u32 EACH = (TILE_KEYS + THREADS - 1u) / THREADS;
+    u32 pick[EACH];
 #pragma unroll
-    for (u32 i = 0; i < 3u; i++) pick[i] = pick_of(args, keys, thread + 256u * i);
+    for (u32 i = 0; i < EACH; i++) pick[i] = pick_of(args, keys, thread + THREADS * i);
 #pragma unroll
-    for (u32 i = 0; i < 3u; i++) {
-        const u32 k = thread + 256u * i;
+    for (u32 i = 0; i < EACH; i++) {
+        const u32 k = thread + THREADS * i;
         if (k < TILE_KEYS) places[k] = place_of_key(args, keys, k, pick[i]);
     }
 }
@@ -113,20 +114,38 @@ DEVICE void lift_chunk16(const Chunk& c, bool pool, u32* out) {
     finish_lift<8>(out, by);
 }
 
-// Eight channels of a query from c on, rotated where they are among the last ones, as four words.
-DEVICE void query_words(const TileAttendArgs& args, u64 row, u32 head, u32 c, u32* out) {
+// Cosines and sines of eight channels from c on; none where the channels are not rotated.
+struct Angles {
+    float cos[4], sin[4];
+    bool there;
+};
+DEVICE Angles angles_of(const TileAttendArgs& args, u64 row, u32 c) {
+    Angles by;
+    by.there = c >= TILE_ROPE && args.cos;
+    if (!by.there) return by;
+    const u64 at = row * TILE_PAIRS + (c - TILE_ROPE) / 2u;
+#pragma unroll
+    for (u32 i = 0; i < 4u; i++) by.cos[i] = args.cos[at + i], by.sin[i] = args.sin[at + i];
+    return by;
+}
+
+// Eight channels of a query from c on.
+DEVICE void load_query(const TileAttendArgs& args, u64 row, u32 head, u32 c, float (&x)[8]) {
     if (PLANTED(FAULT_ATTEND_NEIGHBOUR_HEAD)) head ^= 1u;
     const float* from = args.q + (row * args.heads + head) * TILE_DIM + c;
     const float4 low = *reinterpret_cast<const float4*>(from);
     const float4 high = *reinterpret_cast<const float4*>(from + 4);
-    float x[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-    if (c >= TILE_ROPE && args.cos) {
+    x[0] = low.x, x[1] = low.y, x[2] = low.z, x[3] = low.w;
+    x[4] = high.x, x[5] = high.y, x[6] = high.z, x[7] = high.w;
+}
+// The same rotated, as four words.
+DEVICE void pack_query(float (&x)[8], const Angles& by, u32* out) {
+    if (by.there) {
 #pragma unroll
-        for (u32 i = 0; i < 8u; i += 2u) {
-            const u64 at = row * TILE_PAIRS + (c + i - TILE_ROPE) / 2u;
-            const float cos = args.cos[at], sin = args.sin[at], even = x[i], odd = x[i + 1u];
-            x[i] = even * cos - odd * sin;
-            x[i + 1u] = even * sin + odd * cos;
+        for (u32 i = 0; i < 4u; i++) {
+            const float even = x[2u * i], odd = x[2u * i + 1u];
+            x[2u * i] = even * by.cos[i] - odd * by.sin[i];
+            x[2u * i + 1u] = even * by.sin[i] + odd * by.cos[i];
         }
     }
 #pragma unroll
@@ -174,16 +193,15 @@ DEVICE void load_weights(const u32* weights, const u32* at, u32* high, u32* low)
 }
 
 // Eight channels from c on of a head, rotated back, to bf16.
-DEVICE void store_eight(const TileAttendArgs& args, u64 row, u32 head, u32 c, const float (&x)[8]) {
+DEVICE void store_eight(const TileAttendArgs& args, u64 row, u32 head, u32 c, const float (&x)[8], const Angles& by) {
     u32 word[4];
 #pragma unroll
     for (u32 i = 0; i < 4u; i++) word[i] = pair_bf16(x[2u * i], x[2u * i + 1u]);
-    if (c >= TILE_ROPE && args.cos) {
+    if (by.there) {
 #pragma unroll
         for (u32 i = 0; i < 4u; i++) {
-            const u64 pair = row * TILE_PAIRS + (c - TILE_ROPE) / 2u + i;
             const float even = lift_bf16(word[i] & 0xffffu), odd = lift_bf16(word[i] >> 16);
-            const float cos = args.cos[pair], sin = PLANTED(FAULT_ROPE_NOT_INVERSE) ? args.sin[pair] : -args.sin[pair];
+            const float cos = by.cos[i], sin = PLANTED(FAULT_ROPE_NOT_INVERSE) ? by.sin[i] : -by.sin[i];
             word[i] = pair_bf16(even * cos - odd * sin, even * sin + odd * cos);
         }
     }
@@ -191,64 +209,103 @@ DEVICE void store_eight(const TileAttendArgs& args, u64 row, u32 head, u32 c, co
         make_uint4(word[0], word[1], word[2], word[3]);
 }
 
-CUDA_KERNEL_IN_TURN(tile_attend_scores, TileAttendArgs, 256) {
+// `known`: the keys and the picks were there before the launch before.
+CUDA_KERNEL_BY_ITSELF(tile_attend_scores, TileAttendArgs, 256) {
     GROUP_SHARED(uint4, query, [32 * 32]);
     const u32 lane = LANE % 32u, warp = LANE / 32u, g = lane / 4u, t = lane % 4u;
     const u32 blocks16 = args.heads / 16u;
     const u32 head0 = GROUP_X % blocks16 * 16u, key0 = GROUP_X / blocks16 * 64u;
     const u64 row = GROUP_Y;
+    if (!args.known) {
+        LAUNCHES_BEFORE();
+    }
+    // What comes from here on finds the keys and the picks.
+    NEXT_MAY_COME();
+    // A lane's parts of the queries: eight channels of two heads, twice. The last channels are turned.
+    const u32 c0 = warp / 2u * 64u + t * 16u + warp % 2u * 8u, c1 = c0 + 256u;
+    const Angles by = angles_of(args, row, c1);
     const TileKeys keys = tile_keys(args, row);
-    if (key0 >= keys.count) return;
+    if (key0 >= keys.count) {
+        LAUNCHES_BEFORE();
+        return;
+    }
     const u32 key = key0 + warp * 8u + g;
     const u32 place = place_of_key(args, keys, key, pick_of(args, keys, key));
     // A warp's eight keys are of one kind; past the last there may be no pool to read from.
     const u32 eight = key0 + warp * 8u;
     const bool pool = eight >= keys.padded && eight < keys.count;
-    Chunk chunk[8];
+    u32 b[8][8];
+    {
+        Chunk chunk[8];
 #pragma unroll
-    for (u32 j = 0; j < 8u; j++) load_chunk(chunk[j], args, pool, place, 4u * j + t);
+        for (u32 j = 0; j < 8u; j++) load_chunk(chunk[j], args, pool, place, 4u * j + t);
+#pragma unroll
+        for (u32 j = 0; j < 8u; j++) lift_chunk16(chunk[j], pool, b[j]);
+    }
+    if (args.known) {
+        LAUNCHES_BEFORE();
+    }
+    float x[4][8];
+#pragma unroll
+    for (u32 i = 0; i < 4u; i++) load_query(args, row, head0 + g + 8u * (i % 2u), i < 2u ? c0 : c1, x[i]);
     // Eight channels of a head are two steps of one lane's words.
 #pragma unroll
-    for (u32 i = 0; i < 4u; i++) {
-        const u32 at = LANE + i * 256u, head = at / 64u, eight = at % 64u;
-        u32 word[4];
-        query_words(args, row, head0 + head, eight * 8u, word);
-        const u32 step = eight / 8u * 4u + eight % 2u * 2u, to = head % 8u * 4u + eight % 8u / 2u;
-        u32* first = reinterpret_cast<u32*>(&query[step * 32u + to]) + head / 8u;
-        u32* second = reinterpret_cast<u32*>(&query[(step + 1u) * 32u + to]) + head / 8u;
-        first[0] = word[0], first[2] = word[1];
-        second[0] = word[2], second[2] = word[3];
+    for (u32 i = 0; i < 2u; i++) {
+        u32 low[4], high[4];
+        Angles own = by;
+        own.there = i > 0 && by.there;
+        pack_query(x[2u * i], own, low);
+        pack_query(x[2u * i + 1u], own, high);
+        const u32 step = warp * 2u + i * 16u;
+        query[step * 32u + lane] = make_uint4(low[0], high[0], low[1], high[1]);
+        query[(step + 1u) * 32u + lane] = make_uint4(low[2], high[2], low[3], high[3]);
     }
     __syncthreads();
     float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
-    for (u32 j = 0; j < 8u; j++) {
-        u32 word[8];
-        lift_chunk16(chunk[j], pool, word);
-        __syncwarp();
-#pragma unroll
-        for (u32 i = 0; i < 4u; i++) {
-            const uint4 q = query[(4u * j + i) * 32u + lane];
-            const u32 a[4] = {q.x, q.y, q.z, q.w};
-            multiply(sum, a, word[2u * i], word[2u * i + 1u]);
-        }
+    for (u32 step = 0; step < 32u; step++) {
+        const uint4 q = query[step * 32u + lane];
+        const u32 a[4] = {q.x, q.y, q.z, q.w};
+        multiply(sum, a, b[step / 4u][step % 4u * 2u], b[step / 4u][step % 4u * 2u + 1u]);
     }
     float* to = args.scores + (row * args.heads + head0 + g) * TILE_KEYS + key0 + warp * 8u + 2u * t;
     *reinterpret_cast<float2*>(to) = make_float2(sum[0] * args.scale, sum[1] * args.scale);
     *reinterpret_cast<float2*>(to + 8u * TILE_KEYS) = make_float2(sum[2] * args.scale, sum[3] * args.scale);
 }
 
-// Bytes of a key's channels in the mix's tile: a row of 64 and what keeps banks apart. The tile has half of the
-// keys, so that a processor has room for two groups.
+// The mix's tile: rows of a key's 64 channels, 128 bytes whose 16-byte piece p lies at p ^ (key % 8). There is room
+// for four parts of 128 keys, so that a processor has room for two groups; a fifth part takes the place of the first.
 #define MIX_CHANNELS 64u
-#define MIX_KEYS (TILE_KEYS / 2u)
-#define MIX_ROW (MIX_CHANNELS * 2u + 16u)
-#define MIX_SHARED (MIX_KEYS * MIX_ROW + 16u * TILE_KEYS * 4u + 64u + TILE_KEYS * 4u)
+#define MIX_PART 128u
+#define MIX_KEYS (4u * MIX_PART)
+#define MIX_SHARED (MIX_KEYS * 128u + 16u * TILE_KEYS * 4u + 64u + TILE_KEYS * 4u)
 
-CUDA_KERNEL_AHEAD(tile_attend_mix, TileAttendArgs, 256) {
+// Lifts a lane's chunk of a key to its place.
+DEVICE void lift_mixed(const Chunk& chunk, const TileKeys& keys, u32 key, u8* tile, u32 x) {
+    u32 word[8];
+    lift_chunk16(chunk, key >= keys.padded, word);
+    uint4* to = reinterpret_cast<uint4*>(tile + key % MIX_KEYS * 128u);
+    to[(2u * x) ^ (key % 8u)] = make_uint4(word[0], word[1], word[2], word[3]);
+    to[(2u * x + 1u) ^ (key % 8u)] = make_uint4(word[4], word[5], word[6], word[7]);
+}
+
+// Adds the products of S steps of 16 keys to a warp's eight channels.
+template <u32 S> DEVICE void mix_steps(float (&sum)[4], const u32* weights, const u32 (&places)[4], u32 tile) {
+    u32 b[4];
+    load_transposed(tile, b);
+#pragma unroll
+    for (u32 i = 0; i < S; i++) {
+        u32 high[4], low[4];
+        load_weights(weights, places + 2u * i, high, low);
+        multiply(sum, high, b[2u * i], b[2u * i + 1u]);
+        multiply(sum, low, b[2u * i], b[2u * i + 1u]);
+    }
+}
+
+CUDA_KERNEL_AHEAD(tile_attend_mix, TileAttendArgs, 512, 2) {
     LAUNCH_SHARED(uint4, tile_shared);
     u8* tile = reinterpret_cast<u8*>(tile_shared);
-    u32* weights = reinterpret_cast<u32*>(tile + MIX_KEYS * MIX_ROW);
+    u32* weights = reinterpret_cast<u32*>(tile + MIX_KEYS * 128u);
     float* divisor = reinterpret_cast<float*>(weights + 16u * TILE_KEYS);
     u32* places = reinterpret_cast<u32*>(divisor + 16);
     const u32 lane = LANE % 32u, warp = LANE / 32u, g = lane / 4u, t = lane % 4u;
@@ -257,86 +314,80 @@ CUDA_KERNEL_AHEAD(tile_attend_mix, TileAttendArgs, 256) {
     const u64 row = GROUP_Y;
     const TileKeys keys = tile_keys(args, row);
     u32 steps = (keys.count + 15u) / 16u;
-
-    // A lane's keys lie 64 apart.
-    const u32 PER_LANE = TILE_KEYS / 64u, x = LANE % 4u, own = LANE / 4u;
     // Keys and picks were there before the scores.
-    place_keys(args, keys, places, LANE);
+    place_keys<512u>(args, keys, places, LANE);
+    const float sink = args.sinks[head0 + warp];
     __syncthreads();
     // All of a lane's chunks are on their way before the first is used.
-    Chunk chunk[PER_LANE];
+    const u32 PARTS = TILE_KEYS / MIX_PART, x = LANE % 4u, own = LANE / 4u;
+    Chunk chunk[PARTS];
 #pragma unroll
-    for (u32 i = 0; i < PER_LANE; i++)
-        if (own + 64u * i < steps * 16u)
-            load_chunk(chunk[i], args, own + 64u * i >= keys.padded, places[own + 64u * i], slice * 4u + x);
+    for (u32 i = 0; i < PARTS; i++)
+        if (own + MIX_PART * i < steps * 16u)
+            load_chunk(chunk[i], args, own + MIX_PART * i >= keys.padded, places[own + MIX_PART * i], slice * 4u + x);
+#pragma unroll
+    for (u32 i = 0; i < PARTS - 1u; i++)
+        if (own + MIX_PART * i < steps * 16u) lift_mixed(chunk[i], keys, own + MIX_PART * i, tile, x);
     LAUNCHES_BEFORE();
-    float s[2][TILE_KEYS / 32u];
-#pragma unroll
-    for (u32 h = 0; h < 2u; h++) {
-        const float* from = args.scores + (row * args.heads + head0 + warp * 2u + h) * TILE_KEYS;
-#pragma unroll
-        for (u32 i = 0; i < TILE_KEYS / 32u; i++)
-            s[h][i] = i * 32u + lane < keys_until(keys, i * 32u) ? from[i * 32u + lane] : -infinity();
-    }
-#pragma unroll
-    for (u32 h = 0; h < 2u; h++) {
-        const float all = tile_weights(s[h], args.sinks[head0 + warp * 2u + h]);
-        if (lane == 0) divisor[warp * 2u + h] = all;
+    {
+        const float* from = args.scores + (row * args.heads + head0 + warp) * TILE_KEYS + lane;
+        u32* to = weights + weight_at(warp, lane);
+        float s[TILE_KEYS / 32u];
 #pragma unroll
         for (u32 i = 0; i < TILE_KEYS / 32u; i++)
-            weights[weight_at(warp * 2u + h, lane) + i * 32u] = split_weight(s[h][i]);
+            s[i] = i * 32u + lane < keys_until(keys, i * 32u) ? from[i * 32u] : -infinity();
+        const float all = tile_weights(s, sink);
+        if (lane == 0) divisor[warp] = all;
+#pragma unroll
+        for (u32 i = 0; i < TILE_KEYS / 32u; i++) to[i * 32u] = split_weight(s[i]);
     }
-    // Eight channels a warp; a load brings the operands of two steps.
+    __syncthreads();
+    // Eight channels for each of eight warps; a load brings the operands of two steps.
     float sum[4] = {};
-    const u32 from = shared_address(tile) + lane * MIX_ROW + warp * 16u, all_steps = steps;
+    const u32 from = shared_address(tile) + lane * 128u + (((warp % 8u) ^ (lane % 8u)) << 4);
     u32 places_in[4];
 #pragma unroll
     for (u32 i = 0; i < 4u; i++) places_in[i] = weight_at(g, 8u * i + 2u * t);
+    const bool fifth = steps * 16u > MIX_KEYS;
     if (PLANTED(FAULT_ATTEND_DROPPED_KEY) && steps > 1u) steps -= 1u;
-#pragma unroll
-    for (u32 half = 0; half < 2u; half++) {
-        const u32 key0 = half * MIX_KEYS;
-        if (half > 0) __syncthreads();
-#pragma unroll
-        for (u32 i = 0; i < PER_LANE / 2u; i++) {
-            const u32 key = own + 64u * i;
-            if (key0 + key >= all_steps * 16u) continue;
-            u32 word[8];
-            lift_chunk16(chunk[half * PER_LANE / 2u + i], key0 + key >= keys.padded, word);
-            uint4* to = reinterpret_cast<uint4*>(tile + key * MIX_ROW + x * 32u);
-            const u32 first = x / 2u;
-            to[first] = first ? make_uint4(word[4], word[5], word[6], word[7]) : make_uint4(word[0], word[1], word[2], word[3]);
-            to[1u - first] = first ? make_uint4(word[0], word[1], word[2], word[3]) : make_uint4(word[4], word[5], word[6], word[7]);
-        }
+    const auto mix = [&](u32 step, u32 end) {
+        if (warp >= 8u) return;
+        end = end < steps ? end : steps;
+#pragma unroll 4
+        for (; step + 2u <= end; step += 2u)
+            mix_steps<2u>(sum, weights + step * 16u, places_in, from + step * 16u % MIX_KEYS * 128u);
+        if (step < end) mix_steps<1u>(sum, weights + step * 16u, places_in, from + step * 16u % MIX_KEYS * 128u);
+    };
+    mix(0, MIX_PART / 16u);
+    if (fifth) {
         __syncthreads();
-        for (u32 step = key0 / 16u; step < steps && step < (key0 + MIX_KEYS) / 16u; step += 2u) {
-            u32 b[4], high[4], low[4];
-            load_transposed(from + (step * 16u - key0) * MIX_ROW, b);
-#pragma unroll
-            for (u32 i = 0; i < 2u; i++) {
-                if (step + i >= steps) continue;
-                load_weights(weights + step * 16u, places_in + 2u * i, high, low);
-                multiply(sum, high, b[2u * i], b[2u * i + 1u]);
-                multiply(sum, low, b[2u * i], b[2u * i + 1u]);
-            }
-        }
+        const u32 key = own + MIX_KEYS;
+        if (key < (keys.count + 15u) / 16u * 16u) lift_mixed(chunk[PARTS - 1u], keys, key, tile, x);
+    }
+    mix(MIX_PART / 16u, MIX_KEYS / 16u);
+    if (fifth) {
+        __syncthreads();
+        mix(MIX_KEYS / 16u, TILE_KEYS / 16u);
     }
     __syncthreads();
     float* out = reinterpret_cast<float*>(tile);
-    const float by[2] = {divisor[g], divisor[g + 8u]};
+    if (warp < 8u) {
+        const float by[2] = {divisor[g], divisor[g + 8u]};
 #pragma unroll
-    for (u32 i = 0; i < 4u; i++) {
-        // Column 2 t + (i & 1) of a tile is channel t or t + 4 of its eight.
-        const u32 c = warp * 8u + t + 4u * (i & 1u);
-        out[(g + 8u * (i >> 1)) * MIX_CHANNELS + c] = sum[i] * by[i >> 1];
+        for (u32 i = 0; i < 4u; i++) {
+            // Column 2 t + (i & 1) of a tile is channel t or t + 4 of its eight.
+            const u32 c = warp * 8u + t + 4u * (i & 1u);
+            out[(g + 8u * (i >> 1)) * MIX_CHANNELS + c] = sum[i] * by[i >> 1];
+        }
     }
     __syncthreads();
     if (LANE < 16u * MIX_CHANNELS / 8u) {
-        const u32 head = LANE / (MIX_CHANNELS / 8u), c = LANE % (MIX_CHANNELS / 8u) * 8u;
-        float x[8];
-        load_floats(shared_address(out + head * MIX_CHANNELS + c), x);
-        load_floats(shared_address(out + head * MIX_CHANNELS + c + 4u), x + 4);
-        store_eight(args, row, head0 + head, slice * MIX_CHANNELS + c, x);
+        const u32 head = LANE / 8u, c = LANE % 8u * 8u;
+        float y[8];
+        load_floats(shared_address(out + head * MIX_CHANNELS + c), y);
+        load_floats(shared_address(out + head * MIX_CHANNELS + c + 4u), y + 4);
+        const u32 channel = slice * MIX_CHANNELS + c;
+        store_eight(args, row, head0 + head, channel, y, angles_of(args, row, channel));
     }
 }
 
@@ -472,7 +523,7 @@ CUDA_FULL_KERNEL(tile_attend_many, TileAttendArgs, 256) {
     const TileKeys keys = tile_keys(args, row);
     const u32 steps = (alike(keys.count) + 15u) / 16u, n_tiles = (steps + 1u) / 2u, padded = alike(keys.padded);
     const u32 own = warp % 4u * 8u + g;
-    place_keys(args, keys, places, LANE);
+    place_keys<256u>(args, keys, places, LANE);
     __syncthreads();
     u8* tile = tiles + half * MANY_TILE;
     {
@@ -486,8 +537,11 @@ CUDA_FULL_KERNEL(tile_attend_many, TileAttendArgs, 256) {
             for (u32 eight = 0; eight < 2u; eight++)
 #pragma unroll
                 for (u32 m = 0; m < 2u; m++) {
+                    const u32 c = 64u * j + 16u * t + 8u * m;
+                    float x[8];
                     u32 word[4];
-                    query_words(args, row, head0 + head + g + 8u * eight, 64u * j + 16u * t + 8u * m, word);
+                    load_query(args, row, head0 + head + g + 8u * eight, c, x);
+                    pack_query(x, angles_of(args, row, c), word);
                     a[4u * j + 2u * m][eight] = word[0], a[4u * j + 2u * m][eight + 2u] = word[1];
                     a[4u * j + 2u * m + 1u][eight] = word[2], a[4u * j + 2u * m + 1u][eight + 2u] = word[3];
                 }
@@ -572,7 +626,8 @@ CUDA_FULL_KERNEL(tile_attend_many, TileAttendArgs, 256) {
             float x[8];
 #pragma unroll
             for (u32 i = 0; i < 8u; i++) x[i] = sum[(n * 4u + i % 4u) * 4u + 2u * eight + i / 4u] * by;
-            store_eight(args, row, head0 + own_head, half * 256u + n / 2u * 64u + t * 16u + n % 2u * 8u, x);
+            const u32 c = half * 256u + n / 2u * 64u + t * 16u + n % 2u * 8u;
+            store_eight(args, row, head0 + own_head, c, x, angles_of(args, row, c));
         }
     }
 }

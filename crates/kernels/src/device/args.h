@@ -499,7 +499,9 @@ struct TileAttendArgs {
     u32 rows_per_block;
     u32 picks_stride;
     u32 draft;
+    u32 known;
     float scale;
+    u32 pad;
 };
 
 struct TileIndexArgs {

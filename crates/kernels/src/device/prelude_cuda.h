@@ -25,11 +25,11 @@ typedef long long i64;
 #define NEXT_MAY_COME()
 #define LAUNCHES_BEFORE()
 #endif
-// How a kernel begins: the next launch comes at once; the kernel waits by itself; or what comes finds all that was
-// there before this launch.
+// How a kernel begins: the next launch comes at once; the kernel waits by itself; or it lets the next one come by
+// itself too.
 #define AT_START() NEXT_MAY_COME(); LAUNCHES_BEFORE()
 #define AHEAD() NEXT_MAY_COME()
-#define IN_TURN() LAUNCHES_BEFORE(); NEXT_MAY_COME()
+#define BY_ITSELF()
 #define KERNEL_BODY(name, Args, bounds, begin)                                                     \
     static __device__ __forceinline__ void name##_lanes(const Args& args);                         \
     extern "C" __global__ void bounds name(const __grid_constant__ Args args) {                    \
@@ -42,8 +42,8 @@ typedef long long i64;
 #define KERNEL_AHEAD(name, Args, groups) KERNEL_BODY(name, Args, __launch_bounds__(128, groups), AHEAD)
 // A kernel of CUDA alone: so many threads a group; its shared memory may be the launch's.
 #define CUDA_KERNEL(name, Args, lanes) KERNEL_BODY(name, Args, __launch_bounds__(lanes), AT_START)
-#define CUDA_KERNEL_IN_TURN(name, Args, lanes) KERNEL_BODY(name, Args, __launch_bounds__(lanes), IN_TURN)
-#define CUDA_KERNEL_AHEAD(name, Args, lanes) KERNEL_BODY(name, Args, __launch_bounds__(lanes), AHEAD)
+#define CUDA_KERNEL_BY_ITSELF(name, Args, lanes) KERNEL_BODY(name, Args, __launch_bounds__(lanes), BY_ITSELF)
+#define CUDA_KERNEL_AHEAD(name, Args, lanes, groups) KERNEL_BODY(name, Args, __launch_bounds__(lanes, groups), AHEAD)
 #define SHARED(T, name, count) __shared__ T name[count]
 
 #define LANE threadIdx.x

@@ -31,6 +31,7 @@ typedef long long i64;
 // Launches run one after another: there is nothing to be ahead of.
 #define KERNEL_AHEAD(name, Args, groups) KERNEL(name, Args)
 #define LAUNCHES_BEFORE()
+#define NEXT_MAY_COME()
 
 // Words of a group's shared memory; every access passes the race shadow.
 #define SHARED(T, name, count)                                                                     \

@@ -7,8 +7,8 @@
 #define HOPPER
 #define __align__(n)
 #define CUDA_KERNEL(name, Args, lanes) HOST_KERNEL(name, Args, 1)
-#define CUDA_KERNEL_IN_TURN(name, Args, lanes) HOST_KERNEL(name, Args, 1)
-#define CUDA_KERNEL_AHEAD(name, Args, lanes) HOST_KERNEL(name, Args, 1)
+#define CUDA_KERNEL_BY_ITSELF(name, Args, lanes) HOST_KERNEL(name, Args, 1)
+#define CUDA_KERNEL_AHEAD(name, Args, lanes, groups) HOST_KERNEL(name, Args, 1)
 #define CUDA_FULL_KERNEL(name, Args, lanes) HOST_KERNEL(name, Args, 1)
 #define CUDA_PAIR_KERNEL(name, Args, lanes) HOST_KERNEL(name, Args, 2)
 #define GROUP_SHARED(T, name, dimensions)                                                          \

@@ -197,7 +197,10 @@ impl Inputs {
             rows_per_block: word(PER_BLOCK),
             picks_stride: word(KEYS - WINDOW),
             draft: draft.into(),
+            // Nothing runs before the launch, so keys may be read at once or not.
+            known: draft.into(),
             scale,
+            pad: 0,
         }
     }
 
