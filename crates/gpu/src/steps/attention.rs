@@ -5,10 +5,11 @@ use finback_kernels::tiles::is_in_turn;
 use finback_ops::{OpsResult, Rows};
 
 use crate::batch::ROW_WORDS;
+use crate::linear::Takes;
 use crate::ops::GpuOps;
 use crate::products::word;
 use crate::rows::{Input, Of, Out, Ready};
-use crate::weights::Raw;
+use crate::weights::{Queries, Raw};
 use crate::wide::Attend;
 
 impl GpuOps {
@@ -18,7 +19,7 @@ impl GpuOps {
         let spec = self.spec.clone();
         let (d, round) = (&spec.dims, spec.numerics.round_stores);
         let weights = &self.weights.layers[layer];
-        let (wq_b, q_norm) = (weights.wq_b, weights.q_norm);
+        let (queries, q_norm) = (weights.queries, weights.q_norm);
         self.latents(layer, &kv)?;
         if q.is_empty() {
             return self.finish_latents(layer, &kv, None);
@@ -27,10 +28,21 @@ impl GpuOps {
         self.finish_latents(layer, &(q.end..kv.end), None)?;
         self.finish_latents(layer, &q, Some(q_norm))?;
         let input = self.qr(&q);
-        let ready = self.products.ready(&mut self.queue, Of::Qr, q.start, input, &[&wq_b])?;
+        let takes: &dyn Takes = match &queries {
+            Queries::Own(weight) => weight,
+            Queries::Both(joined) => joined,
+        };
+        let ready = self.products.ready(&mut self.queue, Of::Qr, q.start, input, &[takes])?;
         let heads = self.own.heads;
         let out = Out { at: self.work.q.row(q.start), stride: heads * d.head_dim, round };
-        self.products.dense(&mut self.queue, &ready, &wq_b, out)
+        match &queries {
+            Queries::Own(weight) => self.products.dense(&mut self.queue, &ready, weight, out),
+            Queries::Both(joined) => {
+                let at = self.work.index_q.row(q.start);
+                let index = Out { at, stride: d.index_heads * d.index_dim, round };
+                self.products.both(&mut self.queue, &ready, joined, [out, index])
+            }
+        }
     }
 
     /// The projected latents of a layer's rows, in `kv` and `qr`.

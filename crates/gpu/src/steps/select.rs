@@ -29,8 +29,8 @@ impl GpuOps {
     pub(crate) fn select_step(&mut self, layer: usize, rows: Rows) -> OpsResult {
         self.check_rows("select", &rows)?;
         let spec = self.spec.clone();
-        let (Some(source), Some((wq_b, weights))) =
-            (spec.layer(layer).source, self.weights.layers[layer].indexer)
+        let (Some(source), Some(weights)) =
+            (spec.layer(layer).source, self.weights.layers[layer].index_weights)
         else {
             return Ok(());
         };
@@ -41,11 +41,8 @@ impl GpuOps {
             Some(l) if l < layer => Level::Within,
             _ => Level::Free,
         };
-        let input = self.qr(&rows);
-        let ready = self.products.ready(&mut self.queue, Of::Qr, rows.start, input, &[&wq_b])?;
-        let (width, q) = (d.index_heads * d.index_dim, self.work.index_q.row(rows.start));
-        let out = Out { at: q, stride: width, round };
-        self.products.dense(&mut self.queue, &ready, &wq_b, out)?;
+        // The projection left the queries.
+        let q = self.work.index_q.row(rows.start);
         let input = self.x(&rows);
         let ready = self.products.ready(&mut self.queue, Of::X, rows.start, input, &[&weights])?;
         let out = Out { at: self.work.index_w.row(rows.start), stride: d.index_heads, round };
