@@ -22,6 +22,8 @@ const WARPS: usize = 16;
 const STAGES: usize = 8;
 /// Most groups of one.
 const MANY_GROUPS: usize = 1024;
+/// What a piece of many rows costs beside its products, in rows times steps.
+const PIECE_BESIDE: usize = 1000;
 /// Shared memory that a group may ask for.
 pub const SHARED: u32 = 232_448;
 /// Shared memory of a product of few rows: what is left of a processor lets the group of a small launch stay
@@ -306,22 +308,23 @@ impl Tiles {
         if groups.count() > MANY_GROUPS {
             return None;
         }
-        let args = self.args(weight, rows, groups);
+        let mut args = self.args(weight, rows, groups);
+        let (outputs, sizes): (usize, &[usize]) = match (self.format, groups) {
+            (format::FP4, _) => (192, &[96]),
+            (format::FP8, Groups::Some { .. }) => (128, &[160]),
+            (format::FP8, _) => (128, &[160, 144, 128]),
+            _ => (128, &[128]),
+        };
         // At most so many pieces: how the groups are cut is known on the device.
-        let (outputs, most) = self.piece();
-        let parts = word(rows.rows.div_ceil(most));
+        let across = self.outputs.div_ceil(outputs) * groups.count();
+        let pieces = |most: usize| across * rows.rows.div_ceil(most);
+        let turns = |most: usize| pieces(most).div_ceil(width as usize);
+        let cost = |most: &usize| turns(*most) * (self.steps() * most + PIECE_BESIDE);
+        let most = sizes.iter().copied().min_by_key(cost)?;
+        args.chunk = word(most);
         let names = ["tile_fp8_many", "tile_fp4_many", "tile_bf16_many"];
-        let pieces = word(self.outputs.div_ceil(outputs)) * args.groups_max * parts;
-        let grid = [pieces.min(width), 1];
+        let grid = [word(pieces(most)).min(width), 1];
         Some((manifest::kernel(self.named(names))?, args, grid))
-    }
-
-    /// Outputs of a piece of the product of many rows, and most of its rows.
-    fn piece(&self) -> (usize, usize) {
-        match self.format {
-            format::FP4 => (192, 96),
-            _ => (128, 128),
-        }
     }
 
     fn args(&self, weight: u64, rows: &Rows, groups: &Groups) -> TileArgs {
@@ -411,6 +414,17 @@ fn word(size: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pieces_of_many_rows_fill_a_launchs_turns() {
+        let most = |inputs, outputs| {
+            let tiles = Tiles::new(format::FP8, 32, inputs, outputs).unwrap();
+            let rows = Rows { rows: 4096, ..Rows::default() };
+            tiles.many(0, &rows, &Groups::One, 132).unwrap().1.chunk
+        };
+        // 26 parts of the rows, times 40 columns, are 7.9 turns of 132 groups; times 36 they are 7.1, where 29 are 7.9.
+        assert_eq!((most(8192, 5120), most(5120, 4608)), (160, 144));
+    }
 
     #[test]
     fn sums_are_cut_by_the_weights_shape_alone() {

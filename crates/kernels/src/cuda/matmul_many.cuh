@@ -18,8 +18,8 @@ template <u32 F> DEVICE constexpr u32 many_warps() { return many_teams<F>() * 4u
 template <u32 F> DEVICE constexpr u32 many_outputs() { return many_teams<F>() * 64u; }
 template <u32 F> DEVICE constexpr u32 many_threads() { return many_warps<F>() * 32u + MANY_BRING; }
 
-// Most rows of a piece.
-template <u32 F> DEVICE constexpr u32 many_rows() { return F == FORMAT_FP4 ? 96u : 128u; }
+// Most rows of a piece; a launch may take fewer, so that its last turn is as full as the others.
+template <u32 F> DEVICE constexpr u32 many_rows() { return F == FORMAT_FP4 ? 96u : F == FORMAT_FP8 ? 160u : 128u; }
 
 // Of rows of 128 bytes whose 16-byte parts lie at part ^ (row % 8).
 DEVICE u64 rows_descriptor(u32 at) {
@@ -32,7 +32,7 @@ template <u32 F> DEVICE constexpr u32 many_tile_bytes() { return many_warps<F>()
 template <u32 F> DEVICE constexpr u32 many_stage() {
     return (2u * (many_row_bytes<F>() + many_tile_bytes<F>()) + 1023u) / 1024u * 1024u;
 }
-template <u32 F> DEVICE constexpr u32 many_stages() { return F == FORMAT_BF16 ? 3u : F == FORMAT_FP8 ? 4u : 5u; }
+template <u32 F> DEVICE constexpr u32 many_stages() { return F == FORMAT_FP4 ? 5u : 3u; }
 
 // Bytes for the ring's signals.
 #define MANY_SIGNALS 256u
@@ -73,7 +73,7 @@ template <u32 F> DEVICE void next_stage(ManyRing<F>& ring) {
 
 // Writes the parts of the rows before each group's, and at the end all; every lane of the group.
 template <u32 F> DEVICE void many_parts(const TileArgs& args, u32 at) {
-    const u32 lane = LANE % 32u, each = (args.groups_max + 31u) / 32u, most = many_rows<F>();
+    const u32 lane = LANE % 32u, each = (args.groups_max + 31u) / 32u, most = args.chunk;
     for (u32 i = LANE; i < args.groups_max; i += many_threads<F>())
         store_word(at + i * 4u, (args.groups[i * 3u + 2u] - args.groups[i * 3u + 1u] + most - 1u) / most);
     __syncthreads();
@@ -99,7 +99,7 @@ template <u32 F> DEVICE void many_parts(const TileArgs& args, u32 at) {
 
 // The pieces of this group, in order. Those that run at once share rows and weights.
 template <u32 F, class Do> DEVICE void many_pieces(const TileArgs& args, u32 before, const Do& one) {
-    const u32 across = (args.outputs + many_outputs<F>() - 1u) / many_outputs<F>(), most = many_rows<F>();
+    const u32 across = (args.outputs + many_outputs<F>() - 1u) / many_outputs<F>(), most = args.chunk;
     const u32 parts = args.groups ? load_word(before + args.groups_max * 4u) : (args.rows + most - 1u) / most;
     const u32 all = across * parts * (args.groups ? 1u : args.groups_max);
     for (u32 at = GROUP_X; at < all; at += GROUPS_X) {
@@ -323,10 +323,10 @@ template <u32 F> DEVICE void many(const TileArgs& args) {
     if (args.groups) many_parts<F>(args, before);
     ManyRing<F> ring{base, full, free, 0u, 0u};
     if (LANE >= many_warps<F>() * 32u) {
-        registers_give<F == FORMAT_FP4 ? 56 : 88>();
+        registers_give<F == FORMAT_BF16 ? 88 : 56>();
         many_bring<F>(args, ring, pieces, before);
     } else {
-        registers_take<F == FORMAT_FP4 ? 152 : 208>();
+        registers_take<F == FORMAT_FP4 ? 152 : F == FORMAT_FP8 ? 224 : 208>();
         const u32 exponents = base + many_stages<F>() * many_stage<F>() + LANE / 32u * (args.inputs / 64u) * 2u;
         ManySums<F> own = {};
         for (u32 count = 0;; count++) {
@@ -334,10 +334,12 @@ template <u32 F> DEVICE void many(const TileArgs& args) {
             signal_wait(piece_there(at), count / MANY_PIECES % 2u);
             const u32 rows = load_piece(at).rows;
             if (rows == 0) break;
-            // Experts have few rows each: their pieces have sizes of their own.
+            // Experts have few rows each: their pieces have sizes of their own. Other pieces have the launch's.
             if (F == FORMAT_FP4 && rows <= 48u) many_multiply<F, 48u>(args, ring, own, at, exponents);
             else if (F == FORMAT_FP4 && rows <= 64u) many_multiply<F, 64u>(args, ring, own, at, exponents);
             else if (F == FORMAT_FP4 && rows <= 80u) many_multiply<F, 80u>(args, ring, own, at, exponents);
+            else if (F == FORMAT_FP8 && rows <= 128u) many_multiply<F, 128u>(args, ring, own, at, exponents);
+            else if (F == FORMAT_FP8 && rows <= 144u) many_multiply<F, 144u>(args, ring, own, at, exponents);
             else many_multiply<F, many_rows<F>()>(args, ring, own, at, exponents);
         }
     }
