@@ -99,15 +99,15 @@ template <u32 R> struct FewRows {
 
 // S steps from `step` on: all is on its way before the first is lifted.
 template <u32 F, u32 T, u32 R, u32 S>
-DEVICE void few_steps(FewRows<R>& rows, u32 weights, u32 apart, const u32 (&exponents)[T], u32 step, u32 lane, float (&sum)[T][R][4]) {
+DEVICE void few_steps(FewRows<R>& rows, u32 weights, u32 apart, const u32 (&powers)[T], u32 step, u32 lane, float (&sum)[T][R][4]) {
     Codes<F> codes[S][T];
     u32 b[S][R][4], c[S][R][4];
 #pragma unroll
     for (u32 s = 0; s < S; s++) {
 #pragma unroll
         for (u32 t = 0; t < T; t++) {
-            const u32 pair = F == FORMAT_FP8 ? __shfl_sync(0xffffffffu, exponents[t], step + s) : 0;
-            read_step<F>(weights + t * apart + s * step_bytes<F>(), lane, pair, codes[s][t]);
+            const u32 by = F == FORMAT_FP8 ? __shfl_sync(0xffffffffu, powers[t], step + s) : 0;
+            read_step<F>(weights + t * apart + s * step_bytes<F>(), lane, by, codes[s][t]);
         }
 #pragma unroll
         for (u32 r = 0; r < R; r++) {
@@ -135,7 +135,7 @@ DEVICE void few_steps(FewRows<R>& rows, u32 weights, u32 apart, const u32 (&expo
 // A warp's slice of T tiles times up to 8 R rows; past the last tile sums of nothing that is kept.
 template <u32 F, u32 T, u32 R>
 DEVICE void few_slice(const TileArgs& args, const FewShape& shape, const FewParts& parts, FewReader<F>& reader, u32& stage, u32& parity,
-    u32 ring, u32 signals, u64 policy, const u32 (&exponents)[T], u32 x, u32 zeros, u32 rows, u32 lane,
+    u32 ring, u32 signals, u64 policy, const u32 (&powers)[T], u32 x, u32 zeros, u32 rows, u32 lane,
     float (&sum)[T][R][4]) {
 #pragma unroll
     for (u32 t = 0; t < T; t++)
@@ -160,12 +160,12 @@ DEVICE void few_slice(const TileArgs& args, const FewShape& shape, const FewPart
         const u32 beside = args.chunk * step_bytes<F>();
 #pragma unroll 1
         for (; AT_ONCE > 1u && step + AT_ONCE <= until; step += AT_ONCE) {
-            few_steps<F, T, R, AT_ONCE>(places, weights, beside, exponents, step, lane, sum);
+            few_steps<F, T, R, AT_ONCE>(places, weights, beside, powers, step, lane, sum);
             weights += AT_ONCE * step_bytes<F>();
         }
 #pragma unroll 1
         for (; step < until; step++) {
-            few_steps<F, T, R, 1u>(places, weights, beside, exponents, step, lane, sum);
+            few_steps<F, T, R, 1u>(places, weights, beside, powers, step, lane, sum);
             weights += step_bytes<F>();
         }
         __syncwarp();
@@ -354,9 +354,9 @@ template <u32 F, u32 C, u32 T, u32 E> DEVICE void few(const TileArgs& args) {
         const u32 x = rows_at + own * shape.length * rows * 128u;
         bool before = false;
         for (; works && tile < last; tile += shape.apart, turn++) {
-            u32 exponents[T];
+            u32 powers[T];
 #pragma unroll
-            for (u32 t = 0; t < T; t++) exponents[t] = scales[t];
+            for (u32 t = 0; t < T; t++) powers[t] = F == FORMAT_FP8 ? multipliers_of(scales[t]) : 0u;
             const bool more = tile + shape.apart < last;
             if (more) scales_of<F, T>(args, shape, parts, part, tile + shape.apart, last, lane, scales);
             // Where the turn's sums go, in the group that adds them.
@@ -369,7 +369,7 @@ template <u32 F, u32 C, u32 T, u32 E> DEVICE void few(const TileArgs& args) {
 #define FEW_ROWS(R)                                                                                            \
     {                                                                                                          \
         float sum[T][R][4];                                                                                    \
-        few_slice<F, T, R>(args, shape, parts, reader, stage, parity, ring, signals, policy, exponents, x, zeros,     \
+        few_slice<F, T, R>(args, shape, parts, reader, stage, parity, ring, signals, policy, powers, x, zeros,     \
             rows, lane, sum);                                                                                  \
         if (turn >= 2u) signal_wait_all<C>(freed, (turn / 2u - 1u) & 1u);                                      \
         /* Between groups, stores count as bytes: the signal waits for those of all slices. */                 \

@@ -227,9 +227,9 @@ DEVICE void many_multiply(const TileArgs& args, ManyRing<F>& ring, ManySums<F>& 
         copies_shown();
     };
     const auto read = [&](u32 step, u32 half) {
-        const u32 pair = F == FORMAT_FP8 ? load_half(exponents + step * 2u) : 0u;
+        const u32 by = F == FORMAT_FP8 ? multipliers_of(load_half(exponents + step * 2u)) : 0u;
         const u32 tiles_at = stage_of(ring) + 2u * many_row_bytes<F>() + half * many_tile_bytes<F>();
-        read_step<F>(tiles_at + warp * step_bytes<F>(), lane, pair, codes);
+        read_step<F>(tiles_at + warp * step_bytes<F>(), lane, by, codes);
     };
     // Asks for a step's products, and waits for those of the step before.
     const auto multiply_by = [&](u32 (&a)[4][4], u64 rows) {

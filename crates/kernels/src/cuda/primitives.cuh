@@ -22,6 +22,18 @@ DEVICE u32 times_bf16(u32 a, u32 b) {
     return out;
 }
 
+// Both halves a word's low one, or its high one: instructions on halves take either as it is.
+DEVICE u32 low_twice(u32 x) {
+    u32 out;
+    asm("{\n.reg .b16 l, h;\nmov.b32 {l, h}, %1;\nmov.b32 %0, {l, l};\n}" : "=r"(out) : "r"(x));
+    return out;
+}
+DEVICE u32 high_twice(u32 x) {
+    u32 out;
+    asm("{\n.reg .b16 l, h;\nmov.b32 {l, h}, %1;\nmov.b32 %0, {h, h};\n}" : "=r"(out) : "r"(x));
+    return out;
+}
+
 // The two values of f32 nearest in bf16, `low` in the low half; a NaN stays one.
 DEVICE u32 pair_bf16(float low, float high) {
     u32 out;

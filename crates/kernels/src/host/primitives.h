@@ -75,6 +75,9 @@ DEVICE u32 __byte_perm(u32 low, u32 high, u32 places) {
 }
 DEVICE u32 __funnelshift_r(u32 low, u32 high, u32 by) { return u32((u64(high) << 32 | low) >> (by & 31u)); }
 
+DEVICE u32 low_twice(u32 x) { return (x & 0xffffu) * 0x10001u; }
+DEVICE u32 high_twice(u32 x) { return (x >> 16) * 0x10001u; }
+
 DEVICE u32 shared_address(const void* at) { return finback::shared_address(at); }
 
 DEVICE u32 half_of(float x) { return is_nan(x) ? 0x7fffu : AS_BITS(round_bf16(x)) >> 16; }
