@@ -3,10 +3,10 @@
 //! A step names an input and a weight; here it is decided in which form the rows enter and which kernel
 //! runs, for any number of rows. Whatever is chosen, a row's bits do not depend on how many there are.
 
-use finback_kernels::args::{DenseArgs, ExpertArgs, OperandArgs, QuantiseArgs, TileArgs};
+use finback_kernels::args::{DenseArgs, ExpertArgs, OperandArgs, QuantiseArgs};
 use finback_kernels::device::Device;
 use finback_kernels::manifest::{DENSE_ROWS, Kernel, OUTPUTS, SLICE};
-use finback_kernels::tiles::{self, Groups, Planned};
+use finback_kernels::tiles::{self, Groups};
 use finback_ops::{Format, Numerics, OpsError, OpsResult};
 
 use crate::linear::{Grouped, Joined, Stack, Stacks, Takes, Tiled, Weight, index, side};
@@ -138,7 +138,7 @@ impl Products {
         input: Input,
         weights: &[&dyn Takes],
     ) -> Result<Ready, OpsError> {
-        let mut ready = Ready { input, codes: 0, scales: 0, coded: 0, plain: 0 };
+        let mut ready = Ready { input, codes: 0, scales: 0, coded: 0, plain: 0, beside: false };
         for (format, tiled) in weights.iter().flat_map(|weight| weight.takes()) {
             match self.form(format, tiled, input.round) {
                 None => {}
@@ -318,8 +318,7 @@ impl Products {
         queue.push(kernel, &args, [word(weight.out).div_ceil(OUTPUTS), word(used.count)])
     }
 
-    /// The rows of each group times two weights of its expert; whether what follows may read at once
-    /// what was there before.
+    /// The rows of each group times two weights of its expert.
     pub fn experts_both(
         &self,
         queue: &mut Queue,
@@ -328,47 +327,28 @@ impl Products {
         used: Used,
         rows: u64,
         outs: [Out; 2],
-    ) -> Result<bool, OpsError> {
+    ) -> OpsResult {
         let [first, second] = &stacks.parts;
         if let Some(tiled) = &stacks.tiled {
             let (weight, ready) = (&first.first, ready.part(0, used.rows));
             let outs = (outs[0], Some((weight.out, outs[1])));
             let groups = used.groups(rows);
-            let planned = self.planned(queue, &ready, weight.format, tiled, outs, &groups)?;
-            let Some((kernel, args, grid)) = planned else { return Ok(false) };
-            queue.push(kernel, &args, grid)?;
-            return Ok(tiles::is_in_turn(kernel));
+            return self.tiled(queue, &ready, weight.format, tiled, outs, &groups);
         }
         self.experts(queue, ready, first, used, rows, outs[0])?;
-        self.experts(queue, ready, second, used, rows, outs[1])?;
-        Ok(false)
+        self.experts(queue, ready, second, used, rows, outs[1])
     }
 
+    /// A product on tensor cores; outputs from a channel on may go elsewhere.
     fn tiled(
         &self,
         queue: &mut Queue,
         ready: &Ready,
         format: Format,
         tiled: &Tiled,
-        outs: Outs,
+        (out, second): (Out, Option<(usize, Out)>),
         groups: &Groups,
     ) -> OpsResult {
-        match self.planned(queue, ready, format, tiled, outs, groups)? {
-            Some((kernel, args, grid)) => queue.push(kernel, &args, grid),
-            None => Ok(()),
-        }
-    }
-
-    /// The launch of a product on tensor cores; none of no rows.
-    fn planned(
-        &self,
-        queue: &Queue,
-        ready: &Ready,
-        format: Format,
-        tiled: &Tiled,
-        (out, second): Outs,
-        groups: &Groups,
-    ) -> Result<Option<Planned<TileArgs>>, OpsError> {
         let x = match self.form(format, true, ready.input.round) {
             Some(Form::Coded) => ready.coded,
             _ => ready.plain,
@@ -384,21 +364,22 @@ impl Products {
             second: second.at,
             second_stride: second.stride,
             round: out.round,
+            beside: ready.beside,
         };
         if rows.rows == 0 {
-            return Ok(None);
+            return Ok(());
         }
         let planned = tiled.tiles.product(tiled.at, &rows, groups, self.found.width);
-        planned.map(Some).ok_or_else(|| OpsError::Unsupported {
-            backend: queue.name(),
-            step: "a product",
-            reason: format!("{} rows of {} values", rows.rows, rows.x_stride),
-        })
+        let Some((kernel, args, grid)) = planned else {
+            return Err(OpsError::Unsupported {
+                backend: queue.name(),
+                step: "a product",
+                reason: format!("{} rows of {} values", rows.rows, rows.x_stride),
+            });
+        };
+        queue.push(kernel, &args, grid)
     }
 }
-
-/// Where outputs go: those from a channel on may go elsewhere.
-type Outs = (Out, Option<(usize, Out)>);
 
 /// The kernels of products that a device has.
 #[derive(Clone, Copy)]

@@ -57,12 +57,14 @@ pub struct Ready {
     pub coded: u64,
     /// BF16.
     pub plain: u64,
+    /// Whether a product may run beside the last launch, as [`finback_kernels::tiles::Rows`] has it.
+    pub beside: bool,
 }
 
 impl Ready {
     /// Some of the rows.
     pub fn part(&self, first: usize, rows: usize) -> Self {
-        let Self { input, codes, scales, coded, plain } = *self;
+        let Self { input, codes, scales, coded, plain, beside } = *self;
         let skip = |address: u64, bytes: usize| match address {
             0 => 0,
             address => address + (first * bytes) as u64,
@@ -73,6 +75,7 @@ impl Ready {
             scales: skip(scales, input.width / 32),
             coded: skip(coded, 2 * input.width),
             plain: skip(plain, 2 * input.width),
+            beside,
         }
     }
 }

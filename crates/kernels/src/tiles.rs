@@ -81,7 +81,7 @@ pub struct Rows {
     pub x: u64,
     /// Values from one row to the next, a multiple of 8.
     pub x_stride: usize,
-    /// Rows; of the largest group where there are groups.
+    /// Rows that there are; no group has more.
     pub rows: usize,
     /// Address of the f32 outputs.
     pub out: u64,
@@ -95,6 +95,9 @@ pub struct Rows {
     pub second_stride: usize,
     /// Whether outputs are rounded to bf16.
     pub round: bool,
+    /// Whether a product of few rows may run beside the launch before it, of one group: the rows were there before
+    /// the launch before that, which was a product of few rows.
+    pub beside: bool,
 }
 
 /// Several weights of one shape, and which rows take which.
@@ -292,7 +295,9 @@ impl Tiles {
         let mut args = self.args(weight, rows, groups);
         args.most_rows = word(most);
         (args.chunk, args.stages) = self.ring(most, way)?;
+        args.beside = rows.beside.into();
         let blocks = way.blocks();
+        let width = width - args.beside;
         let grid = [(width / word(blocks)).max(1), word(blocks)];
         Some((manifest::kernel(self.named(way.names()))?, args, grid))
     }

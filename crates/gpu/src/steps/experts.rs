@@ -6,6 +6,7 @@ use finback_kernels::args::{
     GroupArgs, RouteArgs, RouteFewArgs, SumExpertsArgs, SwigluArgs, scoring,
 };
 use finback_kernels::manifest::ROUTE_FEW;
+use finback_kernels::tiles::is_in_turn;
 use finback_ops::{Ffn, OpsError, OpsResult, Rows, Scoring};
 
 use crate::hosted::Fetched;
@@ -26,9 +27,9 @@ impl GpuOps {
         let spec = self.spec.clone();
         let (d, ffn) = (&spec.dims, &spec.layer(layer).ffn);
         let (gate, bias) = (self.weights.layers[layer].gate, self.weights.layers[layer].bias);
-        self.shared_in(layer, &rows)?;
-        let input = self.x(&rows);
-        let ready = self.products.ready(&mut self.queue, Of::X, rows.start, input, &[&gate])?;
+        let shared = self.weights.layers[layer].shared_in;
+        let (input, both) = (self.x(&rows), [&gate as &dyn Takes, &shared]);
+        let mut ready = self.products.ready(&mut self.queue, Of::X, rows.start, input, &both)?;
         let count = ffn.experts.len();
         let out = Out { at: self.work.gates.at, stride: count, round: false };
         self.products.dense(&mut self.queue, &ready, &gate, out)?;
@@ -58,7 +59,10 @@ impl GpuOps {
                 row_count: word(rows.len()),
                 groups_max: word(routes.min(count)),
             };
-            return self.queue.push(self.kernels.route_few, &args, [1, 1]);
+            // The shared experts' bytes flow while one group makes the routes, which they do not need.
+            ready.beside = self.queue.last().is_some_and(is_in_turn);
+            self.queue.push(self.kernels.route_few, &args, [1, 1])?;
+            return self.shared_in(layer, &ready);
         }
         let args = RouteArgs {
             logits: work.gates.at,
@@ -72,20 +76,19 @@ impl GpuOps {
             temperature: d.gate_temp,
             scale: d.route_scale,
         };
-        self.queue.push(self.kernels.route, &args, [word(rows.len()), 1])
+        self.queue.push(self.kernels.route, &args, [word(rows.len()), 1])?;
+        self.shared_in(layer, &ready)
     }
 
-    /// The first products of the shared experts: they need no routes, and their bytes flow while routes are made.
-    fn shared_in(&mut self, layer: usize, rows: &Rows) -> OpsResult {
-        let (n, inter) = (rows.len(), self.own.inter);
+    /// The first products of the shared experts.
+    fn shared_in(&mut self, layer: usize, ready: &Ready) -> OpsResult {
+        let (n, inter) = (ready.input.rows, self.own.inter);
         let round = self.spec.numerics.round_stores;
         let shared = self.weights.layers[layer].shared_in;
-        let input = self.x(rows);
-        let ready = self.products.ready(&mut self.queue, Of::X, rows.start, input, &[&shared])?;
         let parts = [self.work.hidden, self.work.hidden_up];
         let outs =
             parts.map(|part| Out { at: self.work.shared_row(part, n), stride: inter, round });
-        self.products.both(&mut self.queue, &ready, &shared, outs)
+        self.products.both(&mut self.queue, ready, &shared, outs)
     }
 
     /// The order of the routes by expert, where [`GpuOps::route_step`] has not made it.
@@ -133,8 +136,8 @@ impl GpuOps {
         for turn in self.turns(groups) {
             let used = self.used(&turn, routed_in.fetched.as_ref(), n, false)?;
             let queue = &mut self.queue;
-            known &=
-                self.products.experts_both(queue, &ready, &routed_in, used, place_rows, outs)?;
+            self.products.experts_both(queue, &ready, &routed_in, used, place_rows, outs)?;
+            known &= queue.last().is_some_and(is_in_turn);
         }
         let hidden = self.work.shared_row(self.work.hidden, n);
         let weights: [&dyn Takes; 2] = [&routed_down, &shared_down];
@@ -165,7 +168,7 @@ impl GpuOps {
         let (width, stride) = (d.inter, d.inter);
         let input = Input { x, width, stride, rows: n + routes, round: true };
         let ready = match coded {
-            Some(coded) => Ready { input, codes: 0, scales: 0, coded, plain: 0 },
+            Some(coded) => Ready { input, codes: 0, scales: 0, coded, plain: 0, beside: false },
             None => self.products.ready(&mut self.queue, Of::Other, 0, input, &weights)?,
         };
         let shared_out = self.work.shared_row(self.work.expert_out, n);

@@ -222,11 +222,15 @@ DEVICE void scales_of(const TileArgs& args, const FewShape& shape, const FewPart
             to[t] = *reinterpret_cast<GLOBAL const u16*>(scales + u64(tile + t - part * shape.tiles) * shape.steps * 2u);
 }
 
+// Whether one row is every place's.
+DEVICE bool few_same_row(const TileArgs& args) { return args.list && args.rows == 1u; }
+
 // Asks for the rows of a part, or for the group's inputs of them.
 DEVICE void few_rows(const TileArgs& args, const FewPart& own, u32 first_input, u32 inputs, u32 to) {
     for (u32 row = 0; row < own.rows; row++) {
         const u32 place = own.start + row - (PLANTED(FAULT_TILE_NEIGHBOUR_ROW) && row > 0 ? 1u : 0u);
-        const u64 from = u64(args.list ? args.list[place] : place) * args.x_stride + u64(own.group) * args.x_step + first_input;
+        const u32 at = few_same_row(args) ? 0u : args.list ? args.list[place] : place;
+        const u64 from = u64(at) * args.x_stride + u64(own.group) * args.x_step + first_input;
         for (u32 piece = LANE; piece < inputs / 8u; piece += FEW_WARPS * 32u)
             copy16(to + (piece / 8u * own.rows + row) * 128u + ((piece % 8u) ^ (row % 8u)) * 16u, args.x + from * 2u + piece * 16u);
     }
@@ -311,11 +315,13 @@ template <u32 F, u32 C, u32 T, u32 E> DEVICE void few(const TileArgs& args) {
     const u64 policy = read_once();
     const bool waits = args.groups && !args.known;
     if (waits) wait_for_launches_before();
+    // Rows that are there come before the weights: they would wait behind all of those.
+    const bool at_once = waits && few_same_row(args);
+    if (at_once) few_rows(args, FewPart{0, 0, 1u}, rank * x_inputs, x_inputs, rows_at);
     const u32 count = few_parts<E>(args, part_words, group_words, counts);
     const FewTiles tiles = few_tiles(count, shape.tiles, GROUP_X, GROUPS_X, shape.apart);
     const u32 first = tiles.first, end = tiles.end;
-    // Rows that are there come before the weights: they would wait behind all of those.
-    if (waits && first < end) few_rows(args, part_of<E>(args, parts, first / shape.tiles), rank * x_inputs, x_inputs, rows_at);
+    if (waits && !at_once && first < end) few_rows(args, part_of<E>(args, parts, first / shape.tiles), rank * x_inputs, x_inputs, rows_at);
     FewReader<F> reader{end, end, end, 0, 0, 0, 0};
     if (works && lane == 0 && first < end) {
         reader.part = first / shape.tiles;
@@ -330,8 +336,8 @@ template <u32 F, u32 C, u32 T, u32 E> DEVICE void few(const TileArgs& args) {
         else reader.at = slice_at<F>(args, shape, parts, reader.part, reader.tile);
         for (u32 i = 0; i < args.stages; i++) read_on<F, T>(reader, args, shape, parts, ring, signals, policy);
     }
-    if (!waits) wait_for_launches_before();
-    // What starts from here on finds all that was there before this launch.
+    if (!waits && !args.beside) wait_for_launches_before();
+    // What starts from here on finds all that was there before this launch, or before the one that it runs beside.
     dependents_may_start();
     if (C > 1u) everyone();
 
@@ -401,6 +407,8 @@ template <u32 F, u32 C, u32 T, u32 E> DEVICE void few(const TileArgs& args) {
         at = last;
     }
     if (C > 1u) everyone();
+    // What waits for this launch waits for the one beside it.
+    if (args.beside) wait_for_launches_before();
 }
 
 CUDA_FULL_KERNEL(tile_fp8_few, TileArgs, 512) { few<FORMAT_FP8, 1u, 2u, 1u>(args); }

@@ -441,6 +441,8 @@ struct TileArgs {
     u32 chunk;
     u32 stages;
     u32 known;
+    u32 beside;
+    u32 pad;
 };
 
 struct CopyArgs {

@@ -503,6 +503,7 @@ fn diagonal(kind: u32) -> Case {
                 second: at.of("second"),
                 second_stride: split,
                 round: false,
+                beside: true,
             };
             let groups = Groups::Each { count: 1, x_step: 0, out_step: 0 };
             By::Few.plan(&tiles, at.of("weight"), &rows, &groups)
