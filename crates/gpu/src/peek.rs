@@ -1,8 +1,10 @@
 //! What rows decided on their way, read back for tests.
 
+use finback_numerics::bf16;
 use finback_ops::OpsError;
 
 use crate::ops::GpuOps;
+use crate::work::kept_bytes;
 
 impl GpuOps {
     /// The streams `[hc, hidden]` of a row of the batch.
@@ -12,8 +14,14 @@ impl GpuOps {
     pub fn streams(&mut self, row: usize) -> Result<Vec<f32>, OpsError> {
         self.expand_pending()?;
         let width = self.spec.dims.hc * self.spec.dims.hidden;
-        let words = self.queue.read_words(self.work.streams.row(row), width)?;
-        Ok(words.into_iter().map(f32::from_bits).collect())
+        let mut bytes = vec![0; kept_bytes(&self.spec) * width];
+        self.queue.read(self.work.streams.row(row), &mut bytes)?;
+        Ok(match self.spec.numerics.round_stores {
+            true => {
+                bytes.as_chunks().0.iter().map(|x| bf16::lift(u16::from_ne_bytes(*x))).collect()
+            }
+            false => bytes.as_chunks().0.iter().map(|x| f32::from_ne_bytes(*x)).collect(),
+        })
     }
 
     /// The compressed rows that a row of the batch attends to, ascending.

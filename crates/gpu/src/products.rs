@@ -148,6 +148,8 @@ impl Products {
                 Some(Form::Coded) if ready.coded == 0 => {
                     ready.coded = self.make(queue, of, at, &input, Form::Coded)?.0;
                 }
+                // They are what is wanted.
+                Some(Form::Plain) if input.kept => ready.plain = input.x,
                 Some(Form::Plain) if ready.plain == 0 => {
                     ready.plain = self.make(queue, of, at, &input, Form::Plain)?.0;
                 }
@@ -224,7 +226,7 @@ impl Products {
                 x_stride: word(part.input.stride),
                 out_stride: word(out.stride),
                 round: u32::from(out.round),
-                pad: 0,
+                x_round: u32::from(part.input.kept),
             };
             queue.push(kernel, &args, [word(weight.out).div_ceil(OUTPUTS), 1])?;
         }

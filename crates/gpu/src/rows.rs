@@ -20,6 +20,15 @@ pub struct Input {
     pub rows: usize,
     /// Whether an FP8 or FP4 weight takes them rounded to e4m3 in release numerics.
     pub round: bool,
+    /// Whether they are bf16 values; else they are f32.
+    pub kept: bool,
+}
+
+impl Input {
+    /// Bytes of a value.
+    fn bytes(&self) -> usize {
+        if self.kept { 2 } else { 4 }
+    }
 }
 
 /// Whose rows they are; those of the first two are used by several steps and prepared once.
@@ -70,7 +79,11 @@ impl Ready {
             address => address + (first * bytes) as u64,
         };
         Self {
-            input: Input { x: input.x + (4 * first * input.stride) as u64, rows, ..input },
+            input: Input {
+                x: input.x + (input.bytes() * first * input.stride) as u64,
+                rows,
+                ..input
+            },
             codes: skip(codes, input.width),
             scales: skip(scales, input.width / 32),
             coded: skip(coded, 2 * input.width),

@@ -116,7 +116,7 @@ impl Rooms {
         memory: &mut Memory<'_>,
     ) -> Result<Self, OpsError> {
         let Finds { backend, products: found, wide, kernels, share } = finds;
-        let wide = Wide::new(spec, limits, wide, memory)?;
+        let wide = Wide::new(spec, limits, wide, found.tiled, memory)?;
         if share.is_shared() && wide.attend.is_some() {
             // It takes 64 heads at once; fewer would go another way and have other bits.
             let reason = "attention on tensor cores takes one GPU; the portable one takes several";
@@ -187,7 +187,8 @@ impl GpuOps {
         limits: &Limits,
         device: &dyn Device,
     ) -> Result<bool, OpsError> {
-        let wide = Wide::new(spec, limits, &wide::Found::new(device), &mut Memory::Counted(0))?;
+        let wide =
+            Wide::new(spec, limits, &wide::Found::new(device), false, &mut Memory::Counted(0))?;
         Ok(wide.attend.is_some())
     }
 

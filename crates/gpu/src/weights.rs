@@ -58,6 +58,22 @@ pub struct Layer {
     pub shared_out: Weight,
 }
 
+impl Layer {
+    /// Whether a weight takes the inputs of the sublayer before attention (0) or of the experts (1) from
+    /// rows of f32: tiles take bf16.
+    pub fn reads_f32(&self, site: usize) -> bool {
+        let mut takes: Vec<&dyn Takes> = match site {
+            0 => vec![&self.latents],
+            _ => vec![&self.gate, &self.shared_in, &self.routed_in],
+        };
+        if site == 0 {
+            takes.extend(self.compressor.iter().map(|compressor| compressor.raw.takes()));
+            takes.extend(self.index_weights.iter().map(|weights| weights as &dyn Takes));
+        }
+        takes.iter().flat_map(|weight| weight.takes()).any(|(_, tiled)| !tiled)
+    }
+}
+
 /// A hyper-connection site.
 pub struct Mix {
     /// `[(2 + hc) * hc, hc * hidden]`.

@@ -29,6 +29,8 @@ const SCORE_ROWS: usize = 64;
 const MIX_ROWS: [usize; 2] = [4, 32];
 /// Streams of `hyper_mix`, channels of a slice, and slices of a row.
 const MIX: (usize, usize, usize) = (4, 128, 128);
+/// Rows that `tile_hyper_mix` takes at once, and groups for each that the device runs at once.
+const TILE_MIX: (usize, usize) = (16, 4);
 
 /// The kernels of wide shapes that run here.
 pub struct Wide {
@@ -82,6 +84,8 @@ pub struct Select {
 pub struct Mix {
     /// Streams, collapsed rows and the slices' parts.
     pub mix: &'static Kernel,
+    /// Whether that is by tensor cores, and leaves the collapsed rows where their norm lies as bf16.
+    pub tiled: bool,
     /// The rest of a site.
     pub norm: &'static Kernel,
     /// Channels of a slice.
@@ -93,17 +97,18 @@ pub struct Mix {
 }
 
 impl Wide {
-    /// Finds what fits the model and gives it room.
+    /// Finds what fits the model, whose weights may be tiled, and gives it room.
     pub fn new(
         spec: &ModelSpec,
         limits: &Limits,
         device: &Found,
+        tiled: bool,
         memory: &mut Memory<'_>,
     ) -> Result<Self, OpsError> {
         Ok(Self {
             attend: Attend::new(spec, limits, device, memory)?,
             select: Select::new(spec, limits, device, memory)?,
-            mix: Mix::new(spec, limits, device, memory)?,
+            mix: Mix::new(spec, limits, device, tiled, memory)?,
             group_routes: device.group_routes,
             choose: device.choose,
         })
@@ -280,6 +285,7 @@ impl Mix {
         spec: &ModelSpec,
         limits: &Limits,
         found: &Found,
+        tiled: bool,
         memory: &mut Memory<'_>,
     ) -> Result<Option<Self>, OpsError> {
         let d = &spec.dims;
@@ -291,12 +297,21 @@ impl Mix {
             return Ok(None);
         }
         let parts = memory.words(limits.rows, slices * (mixes + 2))?;
-        Ok(Some(Self { mix, norm, columns, slices, parts }))
+        let whole = d.hc == most_streams && d.hidden.is_multiple_of(columns);
+        let tile = found.tile_mix.filter(|_| tiled && whole);
+        let (mix, tiled) = (tile.unwrap_or(mix), tile.is_some());
+        Ok(Some(Self { mix, tiled, norm, columns, slices, parts }))
     }
 
-    /// Rows that a group takes one after another.
-    pub fn rows_each(rows: usize) -> usize {
-        MIX_ROWS[usize::from(rows > SCORE_ROWS)]
+    /// Rows that a group takes one after another, on a device that runs `width` groups at once.
+    pub fn rows_each(&self, rows: usize, width: u32) -> usize {
+        let (turn, of) = TILE_MIX;
+        match self.tiled {
+            true => {
+                rows.div_ceil((of * width as usize).div_ceil(self.slices)).next_multiple_of(turn)
+            }
+            false => MIX_ROWS[usize::from(rows > SCORE_ROWS)],
+        }
     }
 }
 
@@ -307,6 +322,7 @@ pub struct Found {
     select: Option<[&'static Kernel; 3]>,
     many: Option<&'static Kernel>,
     mix: Option<[&'static Kernel; 2]>,
+    tile_mix: Option<&'static Kernel>,
     group_routes: Option<&'static Kernel>,
     choose: Option<&'static Kernel>,
 }
@@ -321,6 +337,7 @@ impl Found {
             select: three("index_operand", "tile_index_scores", "tile_topk"),
             many: find("tile_index_many"),
             mix: find("hyper_mix").zip(find("hyper_norm")).map(|(mix, norm)| [mix, norm]),
+            tile_mix: find("tile_hyper_mix"),
             group_routes: find("tile_group_routes"),
             choose: find("tile_choose"),
         }

@@ -14,7 +14,7 @@ const SLICE: usize = 1024;
 
 /// The values of a pass's rows. Every buffer is row-major with the width its comment names.
 pub struct Work {
-    /// X, `hc * hidden`.
+    /// X, `hc * hidden`, kept as [`kept_bytes`] says.
     pub streams: Buf,
     /// `hc`.
     pub pre: Buf,
@@ -142,9 +142,10 @@ impl Work {
             (tables_of(columns * dim)?, tables_of(columns * dim / 32)?);
         let coded = if share.is_shared() && tiled { total } else { 0 };
         let hidden_coded = memory.rows(coded, 2 * own.inter)?;
+        let streams = memory.rows(n, kept_bytes(spec) * d.hc * d.hidden)?;
         let mut f = |rows: usize, width: usize| memory.words(rows, width);
         Ok(Self {
-            streams: f(n, d.hc * d.hidden)?,
+            streams,
             pre: f(n, d.hc)?,
             post: f(n, d.hc)?,
             comb: f(n, d.hc * d.hc)?,
@@ -205,6 +206,11 @@ impl Work {
     pub fn routed_row(&self, buf: Buf) -> u64 {
         buf.row(self.rows)
     }
+}
+
+/// Bytes of a value that the numerics round where a model's do: such values are kept as bf16.
+pub fn kept_bytes(spec: &ModelSpec) -> usize {
+    if spec.numerics.round_stores { 2 } else { 4 }
 }
 
 /// Rows whose scores fit, of `n`, where each may see `most_rows`.

@@ -73,7 +73,7 @@ args! {
     /// `hyper.h`, `embed`.
     EmbedArgs {
         table: addr, tokens: addr, streams: addr, pre: addr,
-        width: u32, hc: u32, format: u32, pad: u32,
+        width: u32, hc: u32, format: u32, round: u32,
     }
     /// `hyper.h`, `hyper_in`.
     HyperInArgs {
@@ -100,7 +100,7 @@ args! {
     DenseArgs {
         weight: addr, scale: addr, x: addr, codes: addr, scales: addr, out: addr,
         rows: u32, inputs: u32, outputs: u32, side: u32,
-        x_stride: u32, out_stride: u32, round: u32, pad: u32,
+        x_stride: u32, out_stride: u32, round: u32, x_round: u32,
     }
     /// `kv.h`, the three packings.
     PackArgs { x: addr, places: addr, out: addr, dim: u32, pad: u32 }
@@ -250,7 +250,7 @@ args! {
         collapsed: addr, parts: addr, base: addr, norm: addr, pre: addr, post: addr, comb: addr,
         x: addr, plain: addr, rounded: addr,
         width: u32, hc: u32, slices: u32, iterations: u32, round: u32,
-        eps: f32, hc_eps: f32, scale_pre: f32, scale_post: f32, scale_comb: f32,
+        eps: f32, hc_eps: f32, scale_pre: f32, scale_post: f32, scale_comb: f32, kept: u32, pad: u32,
     }
     /// `cuda/attend.cuh`, the three kernels.
     TileAttendArgs {

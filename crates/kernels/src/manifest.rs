@@ -160,6 +160,7 @@ kernels! {
         tile_topk: TileTopkArgs, 1024, 98_304;
         tile_group_routes: GroupArgs, 1024, 131_072;
         tile_choose: ChooseArgs, 1024, 131_072;
+        tile_hyper_mix: HyperMixArgs, 512, 163_840;
     }
 }
 

@@ -19,7 +19,7 @@ macro_rules! files {
 
 files! {
     "prelude_host.h", "prelude_cuda.h", "prelude_metal.h", "kernels.h", "consts.h", "faults.h",
-    "math.h", "args.h", "reduce.h", "elementary.h", "norm.h", "hyper.h", "rope.h", "quant.h", "fetch.h", "arrange.h", "mix.h", "dense.h",
+    "math.h", "kept.h", "args.h", "reduce.h", "elementary.h", "norm.h", "hyper.h", "rope.h", "quant.h", "fetch.h", "arrange.h", "mix.h", "dense.h",
     "kv.h", "latents.h", "select.h", "attend.h", "experts.h", "engram.h", "sample.h", "probe.h",
     "parts.h",
 }
@@ -32,7 +32,7 @@ macro_rules! cuda_files {
     };
 }
 
-cuda_files! { "primitives.cuh", "hopper.cuh", "keys.cuh", "matmul.cuh", "matmul_few.cuh", "matmul_many.cuh", "attend.cuh", "select.cuh", "routes.cuh", "choose.cuh" }
+cuda_files! { "primitives.cuh", "hopper.cuh", "keys.cuh", "matmul.cuh", "matmul_few.cuh", "matmul_many.cuh", "attend.cuh", "select.cuh", "routes.cuh", "choose.cuh", "mix.cuh" }
 
 /// The text of a file of the dialect.
 pub fn text(name: &str) -> Option<&'static str> {

@@ -43,7 +43,7 @@ fn parts<'a>(kernels: impl Iterator<Item = &'a str>) -> (Vec<Part>, usize) {
         match name {
             "engram_gather" => now = Part::Engram,
             "collapse" => now = Part::Rest,
-            "hyper_mix" => {
+            "hyper_mix" | "tile_hyper_mix" => {
                 if sites % 2 == 0 {
                     now = Part::Layer(sites / 2);
                 }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use finback_numerics::bf16;
 use finback_ops::{EngramLayer, OpsError, OpsResult, Rows, Site, look_back};
 
 use crate::device::{Input, Job, lift_row};
@@ -19,6 +20,9 @@ impl CpuOps {
             let streams = &mut work.streams[r * hc * d..(r + 1) * hc * d];
             let (first, others) = streams.split_at_mut(d);
             lift_row(&spec.embed, work.rows[r].token as usize, first)?;
+            if spec.numerics.round_stores {
+                first.iter_mut().for_each(|x| *x = bf16::round(*x));
+            }
             others.chunks_exact_mut(d).for_each(|s| s.copy_from_slice(first));
             let pre = &mut work.pre[r * hc..(r + 1) * hc];
             pre.fill(0.0);

@@ -147,7 +147,7 @@ impl GpuOps {
             return Ok(());
         }
         let (width, stride) = (d.head_dim, d.head_dim);
-        let input = Input { x: latents, width, stride, rows: n, round: true };
+        let input = Input { x: latents, width, stride, rows: n, round: true, kept: false };
         let forms = self.products.own_forms(&index_k);
         let [plain, coded] = forms.unwrap_or_default();
         let pooled = matches!(raw, Raw::Gated(_));
@@ -284,7 +284,7 @@ impl GpuOps {
         let (wo_a, wo_b) = (self.weights.layers[layer].wo_a, self.weights.layers[layer].wo_b);
         let (width, z_width) = (self.own.heads * d.head_dim, d.o_groups * d.o_rank);
         let x = self.work.q.row(rows.start);
-        let input = Input { x, width, stride: width, rows: n, round: false };
+        let input = Input { x, width, stride: width, rows: n, round: false, kept: false };
         let ready = match wo_a.tiled {
             // Attention left its output so.
             Some(_) => Ready {
@@ -300,7 +300,7 @@ impl GpuOps {
         let out = Out { at: self.work.z.row(rows.start), stride: z_width, round };
         self.grouped_whole(&ready, &wo_a, z_width, out)?;
         let x = self.work.z.row(rows.start);
-        let input = Input { x, width: z_width, stride: z_width, rows: n, round: true };
+        let input = Input { x, width: z_width, stride: z_width, rows: n, round: true, kept: false };
         let ready = self.products.ready(&mut self.queue, Of::Other, 0, input, &[&wo_b])?;
         let out = Out { at: self.work.y.row(rows.start), stride: d.hidden, round };
         self.dense_whole(&ready, &wo_b, d.hidden, out)
@@ -339,13 +339,13 @@ impl GpuOps {
     pub(crate) fn x(&self, rows: &Rows) -> Input {
         let width = self.spec.dims.hidden;
         let x = self.work.x.row(rows.start);
-        Input { x, width, stride: width, rows: rows.len(), round: true }
+        Input { x, width, stride: width, rows: rows.len(), round: true, kept: false }
     }
 
     /// The queries' latent.
     pub(crate) fn qr(&self, rows: &Rows) -> Input {
         let width = self.spec.dims.q_rank;
         let x = self.work.qr.row(rows.start);
-        Input { x, width, stride: width, rows: rows.len(), round: true }
+        Input { x, width, stride: width, rows: rows.len(), round: true, kept: false }
     }
 }

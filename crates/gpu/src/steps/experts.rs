@@ -166,7 +166,7 @@ impl GpuOps {
         }
 
         let (width, stride) = (d.inter, d.inter);
-        let input = Input { x, width, stride, rows: n + routes, round: true };
+        let input = Input { x, width, stride, rows: n + routes, round: true, kept: false };
         let ready = match coded {
             Some(coded) => Ready { input, codes: 0, scales: 0, coded, plain: 0, beside: false },
             None => self.products.ready(&mut self.queue, Of::Other, 0, input, &weights)?,

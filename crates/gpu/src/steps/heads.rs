@@ -62,7 +62,8 @@ impl GpuOps {
         self.queue.push(self.kernels.collapse, &args, by_slice(n, d.hidden))?;
         self.rmsnorm_to(x, norm, y, d.hidden, n)?;
         let head = self.weights.head;
-        let input = Input { x: y, width: d.hidden, stride: d.hidden, rows: n, round: true };
+        let input =
+            Input { x: y, width: d.hidden, stride: d.hidden, rows: n, round: true, kept: false };
         let ready = self.products.ready(&mut self.queue, Of::Other, 0, input, &[&head])?;
         let out = Out { at: self.work.logits.row(at), stride: d.vocab, round: false };
         self.dense_whole(&ready, &head, d.vocab, out)
@@ -197,7 +198,7 @@ impl GpuOps {
         let (d, n, round) = (&spec.dims, rows.len(), spec.numerics.round_stores);
         let width = drafter.taps * d.hidden;
         let taps = self.work.taps.row(rows.start);
-        let input = Input { x: taps, width, stride: width, rows: n, round: true };
+        let input = Input { x: taps, width, stride: width, rows: n, round: true, kept: false };
         let ready = self.products.ready(&mut self.queue, Of::Other, 0, input, &[&main_proj])?;
         let x = self.work.x.row(rows.start);
         let out = Out { at: x, stride: d.hidden, round };
@@ -281,7 +282,7 @@ impl GpuOps {
         };
         self.queue.push(self.kernels.markov, &args, [word(spans), 1])?;
         let x = self.work.markov.at;
-        let input = Input { x, width: rank, stride: rank, rows: spans, round: true };
+        let input = Input { x, width: rank, stride: rank, rows: spans, round: true, kept: false };
         let ready = self.products.ready(&mut self.queue, Of::Other, 0, input, &[&head])?;
         let term = self.work.markov_logits.at;
         let out = Out { at: term, stride: d.vocab, round: false };

@@ -25,7 +25,7 @@ impl GpuOps {
             width: word(d.hidden),
             hc: word(d.hc),
             format: index(weight.format) as u32,
-            pad: 0,
+            round: u32::from(self.spec.numerics.round_stores),
         };
         self.queue.push(self.kernels.embed, &args, by_slice(rows.len(), d.hidden))
     }
@@ -50,7 +50,8 @@ impl GpuOps {
             dim: word(engram.dim),
         };
         self.queue.push(self.kernels.engram_gather, &args, by_slice(n, width))?;
-        let input = Input { x: work.engram.at, width, stride: width, rows: n, round: true };
+        let input =
+            Input { x: work.engram.at, width, stride: width, rows: n, round: true, kept: false };
         let ready = self.products.ready(&mut self.queue, Of::Other, 0, input, &[&wkv])?;
         let round = spec.numerics.round_stores;
         let whole = (d.hc + 1) * d.hidden;
@@ -146,7 +147,8 @@ impl GpuOps {
         let site = &self.weights.layers[layer].sites[which];
         let width = d.hc * d.hidden;
         let streams = work.streams.row(rows.start);
-        let input = Input { x: streams, width, stride: width, rows: n, round: false };
+        let kept = spec.numerics.round_stores;
+        let input = Input { x: streams, width, stride: width, rows: n, round: false, kept };
         let ready = self.products.ready(&mut self.queue, Of::Other, 0, input, &[&site.mix])?;
         let mix = work.mix.row(rows.start);
         let out = Out { at: mix, stride: (2 + d.hc) * d.hc, round: false };
@@ -181,11 +183,16 @@ impl GpuOps {
         let pending = self.pending.take_if(|pending| pending.rows == rows);
         self.expand_pending()?;
         let spec = self.spec.clone();
+        self.products.changed(Of::X);
         let (d, n, work) = (&spec.dims, rows.len(), &self.work);
+        let [plain, rounded] = self.products.make_both(Of::X, rows.clone(), d.hidden);
+        let x = work.x.row(rows.start);
+        let collapsed = if mix.tiled { plain } else { x };
+        let reads = self.weights.layers[layer].reads_f32(site);
         let site = &self.weights.layers[layer].sites[site];
         let round = u32::from(spec.numerics.round_stores);
         let experts = pending.as_ref().and_then(|pending| pending.experts);
-        let each = Mix::rows_each(n);
+        let each = mix.rows_each(n, self.products.width());
         let args = HyperMixArgs {
             streams: work.streams.row(rows.start),
             y: work.y.row(rows.start),
@@ -196,7 +203,7 @@ impl GpuOps {
             comb: work.comb.row(rows.start),
             pre: work.pre.row(rows.start),
             weight: site.mix.data,
-            collapsed: work.x.row(rows.start),
+            collapsed,
             parts: mix.parts.row(rows.start),
             width: word(d.hidden),
             hc: word(d.hc),
@@ -208,18 +215,16 @@ impl GpuOps {
             round,
         };
         self.queue.push(mix.mix, &args, [word(mix.slices), word(n.div_ceil(each))])?;
-        self.products.changed(Of::X);
-        let [plain, rounded] = self.products.make_both(Of::X, rows.clone(), d.hidden);
         let [scale_pre, scale_post, scale_comb] = site.scale;
         let args = HyperNormArgs {
-            collapsed: work.x.row(rows.start),
+            collapsed,
             parts: mix.parts.row(rows.start),
             base: site.base,
             norm: site.norm,
             pre: work.pre.row(rows.start),
             post: work.post.row(rows.start),
             comb: work.comb.row(rows.start),
-            x: work.x.row(rows.start),
+            x: if reads { x } else { 0 },
             plain,
             rounded,
             width: word(d.hidden),
@@ -232,6 +237,8 @@ impl GpuOps {
             scale_pre,
             scale_post,
             scale_comb,
+            kept: u32::from(mix.tiled),
+            pad: 0,
         };
         self.queue.push(mix.norm, &args, [word(n), word(1 + d.hidden.div_ceil(512))])
     }

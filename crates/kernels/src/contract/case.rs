@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use finback_numerics::bf16;
+
 /// What a gate holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gate {
@@ -35,10 +37,8 @@ impl Gate {
 pub enum Want {
     /// These bytes.
     Bytes(Vec<u8>),
-    /// These values of f32, each within its bound.
+    /// These values, each within its bound.
     Near(Vec<(f64, f64)>),
-    /// These values of bf16, each within its bound.
-    NearHalf(Vec<(f64, f64)>),
 }
 
 /// Byte offset of launch row `i`, from the numbers of the rows in the launch.
@@ -87,13 +87,13 @@ pub type Plan = Box<dyn Fn(&Addresses, &[usize]) -> (Vec<u8>, [u32; 2])>;
 /// Where a broken value may go.
 #[derive(Debug, Clone, Copy)]
 pub enum Rule {
-    /// Every f32 of the row's part of this output is NaN.
+    /// Every value of the row's part of this output is NaN.
     Nan(&'static str),
-    /// Every f32 of it is NaN or infinite.
+    /// Every value of it is NaN or infinite.
     NotFinite(&'static str),
-    /// This f32 of it is NaN; the others keep their bits.
+    /// This value of it is NaN; the others keep their bits.
     NanAt(&'static str, usize),
-    /// The f32 from here on, so many, are NaN; the others keep their bits.
+    /// The values from here on, so many, are NaN; the others keep their bits.
     NanIn(&'static str, usize, usize),
     /// This holds of the row's part of it, as it was and as it is.
     Check(&'static str, fn(&[u8], &[u8]) -> bool),
@@ -104,9 +104,9 @@ pub enum Rule {
 /// A value planted in a row's input.
 #[derive(Debug, Clone, Copy)]
 pub struct Strike {
-    /// The input, a row buffer or one written in place, of f32.
+    /// The input, a row buffer or one written in place.
     pub buffer: &'static str,
-    /// Which f32 of the row.
+    /// Which value of the row.
     pub at: usize,
     /// The value.
     pub value: f32,
@@ -123,6 +123,8 @@ pub struct Case {
     /// Number of rows there are.
     pub rows: usize,
     pub(super) buffers: Vec<(&'static str, Role)>,
+    /// The buffers whose values are bf16; those of others are f32.
+    pub(super) halves: Vec<&'static str>,
     pub(super) plan: Plan,
     pub(super) want: Box<dyn Fn(usize) -> Vec<Want>>,
     pub(super) strikes: Vec<Strike>,
@@ -140,6 +142,7 @@ impl Case {
             shape: shape.into(),
             rows,
             buffers: Vec::new(),
+            halves: Vec::new(),
             plan: Box::new(|_, _| (Vec::new(), [0, 0])),
             want: Box::new(|_| Vec::new()),
             strikes: Vec::new(),
@@ -207,6 +210,43 @@ impl Case {
         };
         self.buffers.push((name, Role::Out(out)));
         self
+    }
+
+    /// As [`Case::row`], of values that are kept as bf16 where they are rounded, as f32 else.
+    pub fn row_kept(mut self, name: &'static str, values: &[f32], round: bool) -> Self {
+        if !round {
+            return self.row(name, values);
+        }
+        self.halves.push(name);
+        self.row(name, &encoded(values))
+    }
+
+    /// As [`Case::out`], of so many such values a row.
+    pub fn out_kept(mut self, name: &'static str, count: usize, round: bool) -> Self {
+        if !round {
+            return self.out(name, 4 * count);
+        }
+        self.halves.push(name);
+        self.out(name, 2 * count)
+    }
+
+    /// As [`Case::in_place`], of such values.
+    pub fn in_place_kept(mut self, name: &'static str, values: &[f32], round: bool) -> Self {
+        if !round {
+            return self.in_place(name, values);
+        }
+        self.halves.push(name);
+        self.in_place(name, &encoded(values))
+    }
+
+    /// Bytes of a buffer's value.
+    pub(super) fn bytes_of(&self, name: &str) -> usize {
+        if self.halves.contains(&name) { 2 } else { 4 }
+    }
+
+    /// The values of a buffer's bytes.
+    pub(super) fn values(&self, name: &str, bytes: &[u8]) -> Vec<f32> {
+        if self.halves.contains(&name) { halves(bytes) } else { floats(bytes) }
     }
 
     /// How it is launched.
@@ -282,6 +322,11 @@ pub fn bytes<T: Plain>(values: &[T]) -> Vec<u8> {
 /// The f32 values of bytes.
 pub fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.as_chunks::<4>().0.iter().map(|b| f32::from_ne_bytes(*b)).collect()
+}
+
+/// Values as bf16.
+pub fn encoded(values: &[f32]) -> Vec<u16> {
+    values.iter().map(|&x| bf16::encode(x)).collect()
 }
 
 /// The bf16 values of bytes.

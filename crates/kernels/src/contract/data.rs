@@ -1,6 +1,6 @@
 //! Seeded inputs, and bounds from operation counts.
 
-use finback_numerics::rng;
+use finback_numerics::{bf16, rng};
 
 use super::case::Want;
 
@@ -58,6 +58,12 @@ impl Data {
                 if self.unit() < 0.1 { x * 0.01 } else { x }
             })
             .collect()
+    }
+
+    /// [`Data::floats`], rounded to bf16 where asked.
+    pub fn kept(&mut self, n: usize, scale: f32, round: bool) -> Vec<f32> {
+        let values = self.floats(n, scale).into_iter();
+        values.map(|x| if round { bf16::round(x) } else { x }).collect()
     }
 
     /// Values in (low, high).

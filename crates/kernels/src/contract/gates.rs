@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::case::{Addresses, Case, Gate, Role, Rule, Strike, Want, floats, halves};
+use super::case::{Addresses, Case, Gate, Role, Rule, Strike, Want, bytes, encoded};
 use crate::device::{Device, DeviceError, Findings, Launch};
 use crate::manifest::{self, Kernel};
 
@@ -82,7 +82,7 @@ impl Bench<'_> {
         let ran = self.all(case)?;
         for row in 0..case.rows {
             for ((name, got), want) in ran.row(case, row).into_iter().zip((case.want)(row)) {
-                compare(name, row, got, &want)?;
+                compare(case, name, row, got, &want)?;
             }
         }
         Ok(())
@@ -179,7 +179,7 @@ impl Bench<'_> {
                 }
             }
             let (before, after) = (base.row(case, struck), ran.row(case, struck));
-            if !follows(strike.rule, &before, &after) {
+            if !follows(case, strike.rule, &before, &after) {
                 return red(format!("{what}: not {:?}", strike.rule));
             }
         }
@@ -192,7 +192,7 @@ impl Bench<'_> {
         let mut held = Vec::with_capacity(case.buffers.len());
         let sees_outside = self.device.sees_outside();
         for (name, role) in &case.buffers {
-            let data = contents(name, role, &way);
+            let data = contents(case, name, role, &way);
             let (first, whole) = room(data.len(), sees_outside);
             let mut guarded = vec![GUARD_BYTE; whole];
             guarded[first..first + data.len()].copy_from_slice(&data);
@@ -259,7 +259,7 @@ fn room(bytes: usize, sees_outside: bool) -> (usize, usize) {
 }
 
 /// What a buffer holds before a launch.
-fn contents(name: &str, role: &Role, way: &Way<'_>) -> Vec<u8> {
+fn contents(case: &Case, name: &str, role: &Role, way: &Way<'_>) -> Vec<u8> {
     let mut data = match role {
         Role::Shared(data) => data.clone(),
         Role::Row(data, each) => {
@@ -287,13 +287,17 @@ fn contents(name: &str, role: &Role, way: &Way<'_>) -> Vec<u8> {
             Role::Out(out) => (out.place)(way.rows, i),
             _ => 0,
         };
-        let at = first + 4 * strike.at;
-        data[at..at + 4].copy_from_slice(&strike.value.to_ne_bytes());
+        let each = case.bytes_of(name);
+        let value = match each {
+            2 => bytes(&encoded(&[strike.value])),
+            _ => bytes(&[strike.value]),
+        };
+        data[first + each * strike.at..][..each].copy_from_slice(&value);
     }
     data
 }
 
-fn compare(name: &str, row: usize, got: &[u8], wanted: &Want) -> Result<(), Red> {
+fn compare(case: &Case, name: &str, row: usize, got: &[u8], wanted: &Want) -> Result<(), Red> {
     match wanted {
         Want::Bytes(want) if got == want => Ok(()),
         Want::Bytes(want) => {
@@ -302,9 +306,8 @@ fn compare(name: &str, row: usize, got: &[u8], wanted: &Want) -> Result<(), Red>
                 |bytes: &[u8]| bytes.get(at).map_or("nothing".into(), |b| format!("{b:#04x}"));
             red(format!("{name}: row {row}, byte {at}: found {}, wanted {}", show(got), show(want)))
         }
-        Want::Near(want) | Want::NearHalf(want) => {
-            let halves_wanted = matches!(wanted, Want::NearHalf(_));
-            let got = if halves_wanted { halves(got) } else { floats(got) };
+        Want::Near(want) => {
+            let got = case.values(name, got);
             if got.len() != want.len() {
                 return red(format!("{name}: {} values, wanted {}", got.len(), want.len()));
             }
@@ -330,15 +333,16 @@ fn first_difference(a: &[u8], b: &[u8]) -> usize {
 type Parts<'a> = [(&'static str, &'a [u8])];
 
 /// Whether what a broken value did is what its rule says.
-fn follows(rule: Rule, before: &Parts<'_>, after: &Parts<'_>) -> bool {
+fn follows(case: &Case, rule: Rule, before: &Parts<'_>, after: &Parts<'_>) -> bool {
     let part = |parts: &Parts<'_>, name: &str| {
         parts.iter().find(|(out, _)| *out == name).map_or(Vec::new(), |(_, part)| part.to_vec())
     };
+    let values = |parts: &Parts<'_>, name: &str| case.values(name, &part(parts, name));
     match rule {
-        Rule::Nan(name) => every(&part(after, name), f32::is_nan),
-        Rule::NotFinite(name) => every(&part(after, name), |x| !x.is_finite()),
-        Rule::NanAt(name, at) => nan_in(&part(before, name), &part(after, name), at..at + 1),
-        Rule::NanIn(name, at, n) => nan_in(&part(before, name), &part(after, name), at..at + n),
+        Rule::Nan(name) => every(&values(after, name), f32::is_nan),
+        Rule::NotFinite(name) => every(&values(after, name), |x| !x.is_finite()),
+        Rule::NanAt(name, at) => nan_in(&values(before, name), &values(after, name), at..at + 1),
+        Rule::NanIn(name, at, n) => nan_in(&values(before, name), &values(after, name), at..at + n),
         Rule::Check(name, check) => check(&part(before, name), &part(after, name)),
         Rule::Same(name) => {
             !part(after, name).is_empty() && part(before, name) == part(after, name)
@@ -346,13 +350,13 @@ fn follows(rule: Rule, before: &Parts<'_>, after: &Parts<'_>) -> bool {
     }
 }
 
-fn every(part: &[u8], is: impl Fn(f32) -> bool) -> bool {
-    !part.is_empty() && floats(part).into_iter().all(is)
+fn every(values: &[f32], is: impl Fn(f32) -> bool) -> bool {
+    !values.is_empty() && values.iter().copied().all(is)
 }
 
-fn nan_in(before: &[u8], after: &[u8], range: Range<usize>) -> bool {
-    let values = floats(before).into_iter().zip(floats(after)).enumerate();
-    range.end * 4 <= after.len()
+fn nan_in(before: &[f32], after: &[f32], range: Range<usize>) -> bool {
+    let values = before.iter().zip(after).enumerate();
+    range.end <= after.len()
         && values.into_iter().all(|(k, (before, after))| match range.contains(&k) {
             true => after.is_nan(),
             false => before.to_bits() == after.to_bits(),

@@ -22,16 +22,16 @@ struct RmsnormArgs {
 struct EmbedArgs {
     GLOBAL const u8* table;
     GLOBAL const u32* tokens;
-    GLOBAL float* streams;
+    GLOBAL u8* streams;
     GLOBAL float* pre;
     u32 width;
     u32 hc;
     u32 format;
-    u32 pad;
+    u32 round;
 };
 
 struct HyperInArgs {
-    GLOBAL const float* streams;
+    GLOBAL const u8* streams;
     GLOBAL const float* mix;
     GLOBAL const float* base;
     GLOBAL const float* norm;
@@ -52,7 +52,7 @@ struct HyperInArgs {
 };
 
 struct HyperOutArgs {
-    GLOBAL float* streams;
+    GLOBAL u8* streams;
     GLOBAL const float* y;
     GLOBAL const float* post;
     GLOBAL const float* comb;
@@ -63,7 +63,7 @@ struct HyperOutArgs {
 };
 
 struct CollapseArgs {
-    GLOBAL const float* streams;
+    GLOBAL const u8* streams;
     GLOBAL const float* pre;
     GLOBAL float* out;
     u32 width;
@@ -73,7 +73,7 @@ struct CollapseArgs {
 };
 
 struct TapArgs {
-    GLOBAL const float* streams;
+    GLOBAL const u8* streams;
     GLOBAL float* out;
     u32 width;
     u32 hc;
@@ -94,7 +94,7 @@ struct QuantiseArgs {
 struct DenseArgs {
     GLOBAL const u8* weight;
     GLOBAL const u8* scale;
-    GLOBAL const float* x;
+    GLOBAL const u8* x;
     GLOBAL const u8* codes;
     GLOBAL const u8* scales;
     GLOBAL float* out;
@@ -105,7 +105,7 @@ struct DenseArgs {
     u32 x_stride;
     u32 out_stride;
     u32 round;
-    u32 pad;
+    u32 x_round;
 };
 
 struct PackArgs {
@@ -323,7 +323,7 @@ struct EngramGatherArgs {
 };
 
 struct EngramGateArgs {
-    GLOBAL float* streams;
+    GLOBAL u8* streams;
     GLOBAL const float* kv;
     GLOBAL const float* qk;
     u32 width;
@@ -550,7 +550,7 @@ struct TileTopkArgs {
 };
 
 struct HyperMixArgs {
-    GLOBAL float* streams;
+    GLOBAL u8* streams;
     GLOBAL const float* y;
     GLOBAL const float* routed;
     GLOBAL const float* shared;
@@ -572,7 +572,7 @@ struct HyperMixArgs {
 };
 
 struct HyperNormArgs {
-    GLOBAL const float* collapsed;
+    GLOBAL const u8* collapsed;
     GLOBAL const float* parts;
     GLOBAL const float* base;
     GLOBAL const float* norm;
@@ -592,6 +592,8 @@ struct HyperNormArgs {
     float scale_pre;
     float scale_post;
     float scale_comb;
+    u32 kept;
+    u32 pad;
 };
 
 struct FillArgs {

@@ -48,12 +48,12 @@ template <u32 F> DEVICE float chunk_scale(GLOBAL const u8* scale, u32 inputs, u3
 struct Product {
     GLOBAL const u8* weight;
     GLOBAL const u8* scale;
-    GLOBAL const float* x;
+    GLOBAL const u8* x;
     GLOBAL const u8* codes;
     GLOBAL const u8* scales;
     GLOBAL const u32* list;
     GLOBAL float* out;
-    u32 first, count, inputs, outputs, side, x_stride, out_stride, round;
+    u32 first, count, inputs, outputs, side, x_stride, x_round, out_stride, round;
 };
 
 // Output `output` of up to R rows. F is the weight's format; CODES, the input is e4m3 codes.
@@ -85,9 +85,9 @@ DEVICE void product_rows(THREAD const Product& p, u32 output, u32 lane) {
                 const u32 up = p.scales[row[r] * (p.inputs / 32u) + k / 32u];
                 sum[r] = FMA(part * scale, lift_e8m0(up), sum[r]);
             } else {
-                GLOBAL const float* x = p.x + row[r] * p.x_stride + k;
-                float part = w[0] * x[0];
-                for (u32 i = 1; i < width; i++) part = FMA(w[i], x[i], part);
+                const u64 x = row[r] * p.x_stride + k;
+                float part = w[0] * load_kept(p.x, x, p.x_round);
+                for (u32 i = 1; i < width; i++) part = FMA(w[i], load_kept(p.x, x + i, p.x_round), part);
                 sum[r] = FMA(part, scale, sum[r]);
             }
         }
@@ -126,6 +126,7 @@ template <u32 F, bool CODES> DEVICE void product(THREAD const Product& p, u32 ou
         p.outputs = args.outputs;                                                                  \
         p.side = args.side;                                                                        \
         p.x_stride = args.x_stride;                                                                \
+        p.x_round = args.x_round;                                                                  \
         p.out_stride = args.out_stride;                                                            \
         p.round = args.round;                                                                      \
         const u32 lane = LANE;                                                                     \
@@ -152,7 +153,7 @@ DENSE_KERNEL(dense_f32, FORMAT_F32, false)
         Product p;                                                                                 \
         p.weight = args.weight + expert * args.weight_bytes;                                       \
         p.scale = args.scale + expert * args.scale_bytes;                                          \
-        p.x = args.x;                                                                              \
+        p.x = (GLOBAL const u8*)args.x;                                                            \
         p.codes = args.codes;                                                                      \
         p.scales = args.scales;                                                                    \
         p.list = args.rows;                                                                        \
@@ -161,6 +162,7 @@ DENSE_KERNEL(dense_f32, FORMAT_F32, false)
         p.outputs = args.outputs;                                                                  \
         p.side = args.side;                                                                        \
         p.x_stride = args.x_stride;                                                                \
+        p.x_round = 0;                                                                             \
         p.out_stride = args.out_stride;                                                            \
         p.round = args.round;                                                                      \
         for (u32 first = start; first < end; first += DENSE_ROWS) {                                \

@@ -16,36 +16,41 @@ KERNEL(engram_gather, EngramGatherArgs) {
     }
 }
 
-// Channels of a lane on their way at a time.
-#define GATE_EACH 8u
+// Fours of channels of a lane that are on their way at a time.
+#define GATE_FOURS 4u
 
-// h += gate value, in place, for stream x of row y. The three sums are group_sums.
+// h += gate value, in place, for stream x of row y. Lane l of 128 takes channels 4 l to 4 l + 3 of every 512,
+// ascending; the three sums are group_sums.
 KERNEL(engram_gate, EngramGateArgs) {
     SHARED(float, part, GROUP_WARPS);
     const u32 lane = LANE, width = args.width;
     const u64 row = GROUP_Y;
     const u32 stream = GROUP_X;
-    GLOBAL float* h = args.streams + (row * args.hc + stream) * width;
+    const u64 h = (row * args.hc + stream) * width;
     GLOBAL const float* kv = args.kv + row * (args.hc + 1u) * width;
     GLOBAL const float* key = kv + stream * width;
     GLOBAL const float* value = kv + args.hc * width;
     GLOBAL const float* qk = args.qk + u64(stream) * width;
     float dot = 0.0f, h_square = 0.0f, key_square = 0.0f;
-    for (u32 first = lane; first < width; first += GATE_EACH * GROUP_LANES) {
-        float held[GATE_EACH], keys[GATE_EACH], by[GATE_EACH];
+    for (u32 first = lane * 4u; first < width; first += GATE_FOURS * SLICE_CHANNELS) {
+        float held[GATE_FOURS][4], keys[GATE_FOURS][4], by[GATE_FOURS][4];
         UNROLL
-        for (u32 i = 0; i < GATE_EACH; i++) {
-            const u32 k = first + i * GROUP_LANES;
-            held[i] = k < width ? h[k] : 0.0f;
-            keys[i] = k < width ? key[k] : 0.0f;
-            by[i] = k < width ? qk[k] : 0.0f;
+        for (u32 i = 0; i < GATE_FOURS; i++) {
+            const u32 k = first + i * SLICE_CHANNELS;
+            if (k >= width) continue;
+            load_kept_fours(args.streams, h + k, args.round, held[i]);
+            load_fours(key + k, keys[i]);
+            load_fours(qk + k, by[i]);
         }
         UNROLL
-        for (u32 i = 0; i < GATE_EACH; i++) {
-            if (first + i * GROUP_LANES >= width) continue;
-            dot = FMA(held[i] * by[i], keys[i], dot);
-            h_square = FMA(held[i], held[i], h_square);
-            key_square = FMA(keys[i], keys[i], key_square);
+        for (u32 i = 0; i < GATE_FOURS; i++) {
+            if (first + i * SLICE_CHANNELS >= width) continue;
+            UNROLL
+            for (u32 c = 0; c < 4u; c++) {
+                dot = FMA(held[i][c] * by[i][c], keys[i][c], dot);
+                h_square = FMA(held[i][c], held[i][c], h_square);
+                key_square = FMA(keys[i][c], keys[i][c], key_square);
+            }
         }
     }
     dot = group_sum(dot, part, lane);
@@ -56,18 +61,22 @@ KERNEL(engram_gate, EngramGateArgs) {
     const float least = size > 1e-6f || is_nan(match) ? size : 1e-6f;
     const float signed_root = PLANTED(FAULT_ENGRAM_NO_SIGN) ? SQRT(least) : with_sign(SQRT(least), match);
     const float gate = sigmoid_of(signed_root);
-    for (u32 first = lane; first < width; first += GATE_EACH * GROUP_LANES) {
-        float held[GATE_EACH], added[GATE_EACH];
+    for (u32 first = lane * 4u; first < width; first += GATE_FOURS * SLICE_CHANNELS) {
+        float held[GATE_FOURS][4], added[GATE_FOURS][4];
         UNROLL
-        for (u32 i = 0; i < GATE_EACH; i++) {
-            const u32 k = first + i * GROUP_LANES;
-            held[i] = k < width ? h[k] : 0.0f;
-            added[i] = k < width ? value[k] : 0.0f;
+        for (u32 i = 0; i < GATE_FOURS; i++) {
+            const u32 k = first + i * SLICE_CHANNELS;
+            if (k >= width) continue;
+            load_kept_fours(args.streams, h + k, args.round, held[i]);
+            load_fours(value + k, added[i]);
         }
         UNROLL
-        for (u32 i = 0; i < GATE_EACH; i++) {
-            const u32 k = first + i * GROUP_LANES;
-            if (k < width) h[k] = stored(FMA(gate, added[i], held[i]), args.round);
+        for (u32 i = 0; i < GATE_FOURS; i++) {
+            const u32 k = first + i * SLICE_CHANNELS;
+            if (k >= width) continue;
+            UNROLL
+            for (u32 c = 0; c < 4u; c++) held[i][c] = FMA(gate, added[i][c], held[i][c]);
+            store_kept_fours(held[i], args.streams, h + k, args.round);
         }
     }
 }

@@ -12,46 +12,53 @@ DEVICE float table_value(GLOBAL const u8* table, u64 at, u32 format) {
 }
 
 KERNEL(embed, EmbedArgs) {
-    const u32 lane = LANE, slice = GROUP_Y;
-    const u64 row = GROUP_X;
-    const u64 from = u64(args.tokens[row]) * args.width;
-    GLOBAL float* streams = args.streams + row * args.hc * args.width;
-    for (u32 k = slice_first(slice, lane); k < slice_end(slice, args.width); k += GROUP_LANES) {
-        const float x = table_value(args.table, from + k, args.format);
-        const u32 copies = PLANTED(FAULT_EMBED_DROPPED_STREAM) ? args.hc - 1u : args.hc;
-        for (u32 i = 0; i < copies; i++) streams[i * args.width + k] = x;
-    }
+    const u32 lane = LANE, slice = GROUP_Y, k = slice_fours(slice, lane);
+    const u64 row = GROUP_X, from = u64(args.tokens[row]) * args.width + k, to = row * args.hc * args.width + k;
     if (slice == 0 && lane < args.hc) args.pre[row * args.hc + lane] = lane == 0 ? 1.0f : 0.0f;
-}
-
-DEVICE float collapsed(GLOBAL const float* streams, GLOBAL const float* pre, u32 hc, u32 width, u32 k) {
-    float sum = 0.0f;
-    for (u32 i = 0; i < hc; i++) sum = FMA(pre[i], streams[i * width + k], sum);
-    return sum;
+    if (k >= args.width) return;
+    float x[4];
+    UNROLL
+    for (u32 c = 0; c < 4u; c++) x[c] = table_value(args.table, from + c, args.format);
+    const u32 copies = PLANTED(FAULT_EMBED_DROPPED_STREAM) ? args.hc - 1u : args.hc;
+    for (u32 i = 0; i < copies; i++) store_kept_fours(x, args.streams, to + i * args.width, args.round);
 }
 
 // out = sum_i pre_i X_i, streams ascending.
 KERNEL(collapse, CollapseArgs) {
-    const u32 lane = LANE, slice = GROUP_Y;
+    const u32 lane = LANE, k = slice_fours(GROUP_Y, lane);
     const u64 row = GROUP_X;
-    GLOBAL const float* streams = args.streams + row * args.hc * args.width;
+    if (k >= args.width) return;
+    float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
     const u32 hc = PLANTED(FAULT_COLLAPSE_DROPPED_STREAM) ? args.hc - 1u : args.hc;
-    for (u32 k = slice_first(slice, lane); k < slice_end(slice, args.width); k += GROUP_LANES)
-        args.out[row * args.width + k] =
-            stored(collapsed(streams, args.pre + row * args.hc, hc, args.width, k), args.round);
+    for (u32 i = 0; i < hc; i++) {
+        const float pre = args.pre[row * args.hc + i];
+        float x[4];
+        load_kept_fours(args.streams, (row * args.hc + i) * args.width + k, args.round, x);
+        UNROLL
+        for (u32 c = 0; c < 4u; c++) sum[c] = FMA(pre, x[c], sum[c]);
+    }
+    UNROLL
+    for (u32 c = 0; c < 4u; c++) sum[c] = stored(sum[c], args.round);
+    store_fours(sum, args.out + row * args.width + k);
 }
 
 // Columns at..at+width of the taps take the mean of the streams.
 KERNEL(tap, TapArgs) {
-    const u32 lane = LANE, slice = GROUP_Y;
+    const u32 lane = LANE, k = slice_fours(GROUP_Y, lane);
     const u64 row = GROUP_X;
-    GLOBAL const float* streams = args.streams + row * args.hc * args.width;
-    for (u32 k = slice_first(slice, lane); k < slice_end(slice, args.width); k += GROUP_LANES) {
-        float sum = streams[k];
-        for (u32 i = 1; i < args.hc; i++) sum = sum + streams[i * args.width + k];
-        const u32 count = PLANTED(FAULT_TAP_WRONG_SCALE) ? args.hc + 1u : args.hc;
-        args.out[row * args.stride + args.at + k] = stored(sum / float(count), args.round);
+    if (k >= args.width) return;
+    float sum[4];
+    load_kept_fours(args.streams, row * args.hc * args.width + k, args.round, sum);
+    for (u32 i = 1; i < args.hc; i++) {
+        float x[4];
+        load_kept_fours(args.streams, (row * args.hc + i) * args.width + k, args.round, x);
+        UNROLL
+        for (u32 c = 0; c < 4u; c++) sum[c] = sum[c] + x[c];
     }
+    const u32 count = PLANTED(FAULT_TAP_WRONG_SCALE) ? args.hc + 1u : args.hc;
+    UNROLL
+    for (u32 c = 0; c < 4u; c++) sum[c] = stored(sum[c] / float(count), args.round);
+    store_fours(sum, args.out + row * args.stride + args.at + k);
 }
 
 // x = rmsnorm(collapse(X, pre)) with the pre that stands; then this site's own pre, post and comb
@@ -62,14 +69,16 @@ KERNEL(hyper_in, HyperInArgs) {
     SHARED(float, comb, HC_MAX * HC_MAX);
     const u32 lane = LANE, hc = args.hc, width = args.width;
     const u64 row = GROUP_X;
-    GLOBAL const float* streams = args.streams + row * hc * width;
+    const u64 streams = row * hc * width;
     GLOBAL const float* mix = args.mix + row * (2u + hc) * hc;
     GLOBAL float* pre = args.pre + row * hc;
     GLOBAL float* x = args.x + row * width;
 
     float sum = 0.0f;
     for (u32 k = lane; k < width; k += GROUP_LANES) {
-        const float value = stored(collapsed(streams, pre, hc, width, k), args.round);
+        float value = 0.0f;
+        for (u32 i = 0; i < hc; i++) value = FMA(pre[i], load_kept(args.streams, streams + i * width + k, args.round), value);
+        value = stored(value, args.round);
         x[k] = value;
         sum = FMA(value, value, sum);
     }
@@ -78,7 +87,10 @@ KERNEL(hyper_in, HyperInArgs) {
         x[k] = stored(x[k] * x_inverse * args.norm[k], args.round);
 
     sum = 0.0f;
-    for (u32 k = lane; k < hc * width; k += GROUP_LANES) sum = FMA(streams[k], streams[k], sum);
+    for (u32 k = lane; k < hc * width; k += GROUP_LANES) {
+        const float value = load_kept(args.streams, streams + k, args.round);
+        sum = FMA(value, value, sum);
+    }
     const float inverse = inverse_rms(group_sum(sum, part, lane), hc * width, args.eps);
     if (lane < hc) {
         const float a = FMA(mix[lane] * inverse, args.scale_pre, args.base[lane]);
@@ -120,37 +132,32 @@ KERNEL(hyper_in, HyperInArgs) {
 KERNEL(hyper_out, HyperOutArgs) {
     SHARED(float, comb, HC_MAX * HC_MAX);
     SHARED(float, post, HC_MAX);
-    const u32 lane = LANE, slice = GROUP_Y, hc = args.hc, width = args.width;
-    const u64 row = GROUP_X;
-    GLOBAL float* streams = args.streams + row * hc * width;
-    const u32 EACH = SLICE_CHANNELS / GROUP_LANES;
-    float old[EACH][HC_MAX], y[EACH];
-    UNROLL
-    for (u32 c = 0; c < EACH; c++) {
-        const u32 k = slice_first(slice, lane) + c * GROUP_LANES;
-        y[c] = k < width ? args.y[row * width + k] : 0.0f;
+    const u32 lane = LANE, hc = args.hc, width = args.width, k = slice_fours(GROUP_Y, lane);
+    const u64 row = GROUP_X, at = row * hc * width + k;
+    const bool mine = k < width;
+    float old[HC_MAX][4], y[4];
+    if (mine) {
+        load_fours(args.y + row * width + k, y);
         UNROLL
-        for (u32 i = 0; i < HC_MAX; i++) old[c][i] = i < hc && k < width ? streams[i * width + k] : 0.0f;
+        for (u32 i = 0; i < HC_MAX; i++)
+            if (i < hc) load_kept_fours(args.streams, at + i * width, args.round, old[i]);
     }
     if (lane < hc * hc) comb[lane] = args.comb[row * hc * hc + lane];
     if (lane < hc) post[lane] = args.post[row * hc + lane];
     BARRIER();
+    if (!mine) return;
     for (u32 j = 0; j < hc; j++) {
-        float sum[EACH];
+        float sum[4];
         const float by = post[j];
         UNROLL
-        for (u32 c = 0; c < EACH; c++) sum[c] = by * y[c];
+        for (u32 c = 0; c < 4u; c++) sum[c] = by * y[c];
         UNROLL
         for (u32 i = 0; i < HC_MAX; i++) {
             if (i >= hc) continue;
             const float from = comb[PLANTED(FAULT_EXPAND_TRANSPOSED) ? j * hc + i : i * hc + j];
             UNROLL
-            for (u32 c = 0; c < EACH; c++) sum[c] = FMA(from, old[c][i], sum[c]);
+            for (u32 c = 0; c < 4u; c++) sum[c] = FMA(from, old[i][c], sum[c]);
         }
-        UNROLL
-        for (u32 c = 0; c < EACH; c++) {
-            const u32 k = slice_first(slice, lane) + c * GROUP_LANES;
-            if (k < width) streams[j * width + k] = stored(sum[c], args.round);
-        }
+        store_kept_fours(sum, args.streams, at + j * width, args.round);
     }
 }

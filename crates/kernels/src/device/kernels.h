@@ -4,6 +4,7 @@
 #include "consts.h"
 #include "faults.h"
 #include "math.h"
+#include "kept.h"
 #include "args.h"
 #include "reduce.h"
 #include "elementary.h"

@@ -7,8 +7,8 @@
 // makes one row's new streams, then adds all four rows to its six outputs, whose weights it holds. The
 // sublayer's output is `y`, or with `routed` the sum of experts.
 //
-// Lane l of 32 takes channels l, l + 32, l + 64 and l + 96 of the slice; its terms come stream after stream,
-// channels ascending, and lanes are added 16, 8, 4, 2, 1 apart. A slice's parts are the mix's outputs, then the
+// Lane l of 32 takes channels 4 l to 4 l + 3 of the slice, widths are multiples of four; its terms come stream after
+// stream, channels ascending, and lanes are added 16, 8, 4, 2, 1 apart. A slice's parts are the mix's outputs, then the
 // sum of squares of all streams and that of the collapsed row. `hyper_norm` adds the slices, at most 128: lane
 // l of 32 takes the slices s with s % 32 == l, ascending, then warp_sum.
 #pragma once
@@ -19,11 +19,11 @@
 #define HYPER_ROWS 64u
 #define HYPER_TOPK 16u
 
-// Channels of a lane, its values of all streams, outputs of a warp, and experts on their way at a time.
+// Channels of a lane, side by side, its values of all streams, outputs of a warp, and experts on their way at a time.
 #define HYPER_EACH 4u
 #define HYPER_VALUES 16u
 #define HYPER_OUTPUTS 6u
-#define HYPER_TERMS 6u
+#define HYPER_TERMS 3u
 // A row's pre, post and comb.
 #define HYPER_FACTORS 24u
 
@@ -54,46 +54,45 @@ struct HyperSlice {
 };
 
 // A lane's values of a row's streams as they stand: stream after stream, 0 past the last row, stream or channel.
-// WHOLE here and below: four streams to expand, 128 channels, values stored as bf16.
+// WHOLE here and below: four streams to expand, 128 channels, values kept as bf16.
 template <bool WHOLE>
 DEVICE void hyper_old(ARGS_REF(HyperMixArgs) args, THREAD const HyperSlice& at, u32 row, u32 lane, THREAD float* old) {
-    GLOBAL const float* streams = args.streams + u64(row) * (WHOLE ? HYPER_STREAMS : args.hc) * args.width + at.first + lane;
+    const u32 hc = WHOLE ? HYPER_STREAMS : args.hc;
+    const u64 from = u64(row) * hc * args.width + at.first + lane * HYPER_EACH;
     UNROLL
     for (u32 j = 0; j < HYPER_STREAMS; j++) {
-        const bool there = row < at.end && (WHOLE || j < args.hc);
-        GLOBAL const float* stream = streams + u64(j * args.width);
+        THREAD float* x = old + j * HYPER_EACH;
         UNROLL
-        for (u32 c = 0; c < HYPER_EACH; c++)
-            old[j * HYPER_EACH + c] = there && (WHOLE || lane + 32u * c < at.columns) ? stream[32u * c] : 0.0f;
+        for (u32 c = 0; c < HYPER_EACH; c++) x[c] = 0.0f;
+        if (row < at.end && (WHOLE || (j < hc && lane * HYPER_EACH < at.columns)))
+            load_kept_fours(args.streams, from + u64(j * args.width), WHOLE ? 1u : args.round, x);
     }
 }
 
 // A lane's channels of what the sublayer gave a row.
 template <bool WHOLE>
 DEVICE void hyper_y(ARGS_REF(HyperMixArgs) args, THREAD const HyperSlice& at, SHARED_REF(u32) places, u32 row, u32 lane, THREAD float* y) {
-    if ((!WHOLE && args.expand == 0) || row >= at.end) return;
-    GLOBAL const float* last = (args.routed ? args.shared : args.y) + u64(row) * args.width + at.first + lane;
-    UNROLL
-    for (u32 c = 0; c < HYPER_EACH; c++) y[c] = WHOLE || lane + 32u * c < at.columns ? last[32u * c] : 0.0f;
+    if ((!WHOLE && (args.expand == 0 || lane * HYPER_EACH >= at.columns)) || row >= at.end) return;
+    const u32 first = at.first + lane * HYPER_EACH;
+    load_fours((args.routed ? args.shared : args.y) + u64(row) * args.width + first, y);
     if (!args.routed) return;
     float sum[HYPER_EACH];
     UNROLL
     for (u32 c = 0; c < HYPER_EACH; c++) sum[c] = 0.0f;
     const i32 named = i32((row - at.begin) * args.topk);
-    for (u32 first = 0; first < args.topk; first += HYPER_TERMS) {
+    for (u32 turn = 0; turn < args.topk; turn += HYPER_TERMS) {
         float term[HYPER_TERMS][HYPER_EACH];
         UNROLL
         for (u32 e = 0; e < HYPER_TERMS; e++) {
-            const bool used = first + e < args.topk;
-            const u32 place = used ? places[named + i32(first + e)] : 0;
-            GLOBAL const float* from = args.routed + u64(place) * args.width + at.first + lane;
-            UNROLL
-            for (u32 c = 0; c < HYPER_EACH; c++) term[e][c] = used && (WHOLE || lane + 32u * c < at.columns) ? from[32u * c] : 0.0f;
+            if (turn + e >= args.topk) continue;
+            const u32 place = places[named + i32(turn + e)];
+            load_fours(args.routed + u64(place) * args.width + first, term[e]);
         }
         UNROLL
         for (u32 e = 0; e < HYPER_TERMS; e++) {
+            if (turn + e >= args.topk) continue;
             UNROLL
-            for (u32 c = 0; c < HYPER_EACH; c++) sum[c] = first + e < args.topk ? sum[c] + term[e][c] : sum[c];
+            for (u32 c = 0; c < HYPER_EACH; c++) sum[c] = sum[c] + term[e][c];
         }
     }
     UNROLL
@@ -129,56 +128,46 @@ template <bool WHOLE>
 DEVICE void hyper_expand(ARGS_REF(HyperMixArgs) args, THREAD const HyperSlice& at, SHARED_REF(float) factors, SHARED_REF(float) fresh, u32 row, i32 own,
     u32 lane, THREAD float* x, THREAD const float* y) {
     const i32 factor = i32((row - at.begin) * HYPER_FACTORS);
-    const u32 round = WHOLE ? 1u : args.round;
-    float sum[HYPER_EACH], next[HYPER_VALUES];
+    const u32 hc = WHOLE ? HYPER_STREAMS : args.hc, round = WHOLE ? 1u : args.round;
+    const u64 k = at.first + lane * HYPER_EACH, to = u64(row) * hc * args.width + k;
+    const bool mine = WHOLE || lane * HYPER_EACH < at.columns;
+    float sum[HYPER_EACH];
     UNROLL
     for (u32 c = 0; c < HYPER_EACH; c++) sum[c] = 0.0f;
-    GLOBAL float* streams = args.streams + u64(row) * (WHOLE ? HYPER_STREAMS : args.hc) * args.width + at.first + lane;
     UNROLL
     for (u32 j = 0; j < HYPER_STREAMS; j++) {
-        if (!WHOLE && j >= args.hc) {
-            UNROLL
-            for (u32 c = 0; c < HYPER_EACH; c++) fresh[own + i32(j * HYPER_COLUMNS + 32u * c)] = 0.0f;
-            continue;
-        }
-        GLOBAL float* stream = streams + u64(j * args.width);
-        const float pre = factors[factor + i32(j)];
-        if (WHOLE || args.expand != 0) {
+        // Streams that are not there are 0.
+        float next[HYPER_EACH];
+        UNROLL
+        for (u32 c = 0; c < HYPER_EACH; c++) next[c] = x[j * HYPER_EACH + c];
+        if (WHOLE || (args.expand != 0 && j < hc)) {
             const float post = factors[factor + i32(HYPER_STREAMS + j)];
             UNROLL
-            for (u32 c = 0; c < HYPER_EACH; c++) next[j * HYPER_EACH + c] = post * y[c];
+            for (u32 c = 0; c < HYPER_EACH; c++) next[c] = post * y[c];
             UNROLL
             for (u32 i = 0; i < HYPER_STREAMS; i++) {
-                if (!WHOLE && i >= args.hc) continue;
+                if (!WHOLE && i >= hc) continue;
                 const float comb = factors[factor + i32((2u + i) * HYPER_STREAMS + j)];
                 UNROLL
-                for (u32 c = 0; c < HYPER_EACH; c++)
-                    next[j * HYPER_EACH + c] = FMA(comb, x[i * HYPER_EACH + c], next[j * HYPER_EACH + c]);
+                for (u32 c = 0; c < HYPER_EACH; c++) next[c] = FMA(comb, x[i * HYPER_EACH + c], next[c]);
             }
             UNROLL
-            for (u32 c = 0; c < HYPER_EACH; c++) {
-                next[j * HYPER_EACH + c] = stored(next[j * HYPER_EACH + c], round);
-                if (WHOLE || lane + 32u * c < at.columns) stream[32u * c] = next[j * HYPER_EACH + c];
-            }
-        } else {
-            UNROLL
-            for (u32 c = 0; c < HYPER_EACH; c++) next[j * HYPER_EACH + c] = x[j * HYPER_EACH + c];
+            for (u32 c = 0; c < HYPER_EACH; c++) next[c] = stored(next[c], round);
+            if (mine) store_kept_fours(next, args.streams, to + u64(j * args.width), round);
         }
+        const float pre = factors[factor + i32(j)];
         UNROLL
         for (u32 c = 0; c < HYPER_EACH; c++) {
-            const float value = next[j * HYPER_EACH + c];
-            sum[c] = FMA(pre, value, sum[c]);
-            fresh[own + i32(j * HYPER_COLUMNS + 32u * c)] = WHOLE || lane + 32u * c < at.columns ? value : 0.0f;
+            if (WHOLE || j < hc) sum[c] = FMA(pre, next[c], sum[c]);
+            fresh[own + i32(j * HYPER_COLUMNS + c)] = next[c];
         }
     }
-    GLOBAL float* collapsed = args.collapsed + u64(row) * args.width + at.first + lane;
     UNROLL
     for (u32 c = 0; c < HYPER_EACH; c++) {
-        const bool mine = WHOLE || lane + 32u * c < at.columns;
-        const float value = stored(sum[c], round);
-        fresh[own + i32(HYPER_STREAMS * HYPER_COLUMNS + 32u * c)] = mine ? value : 0.0f;
-        if (mine) collapsed[32u * c] = value;
+        sum[c] = stored(sum[c], round);
+        fresh[own + i32(HYPER_STREAMS * HYPER_COLUMNS + c)] = sum[c];
     }
+    if (mine) store_fours(sum, args.collapsed + u64(row) * args.width + k);
 }
 
 // A row's part of a warp's outputs, and the first warp's sum of squares of the streams, the second's of the
@@ -186,7 +175,7 @@ DEVICE void hyper_expand(ARGS_REF(HyperMixArgs) args, THREAD const HyperSlice& a
 DEVICE float hyper_outputs(THREAD const float* weight, SHARED_REF(float) fresh, i32 own, u32 hc, u32 warp, u32 lane) {
     float x[HYPER_VALUES], sum[8];
     UNROLL
-    for (u32 i = 0; i < HYPER_VALUES; i++) x[i] = fresh[own + i32(i / HYPER_EACH * HYPER_COLUMNS + i % HYPER_EACH * 32u)];
+    for (u32 i = 0; i < HYPER_VALUES; i++) x[i] = fresh[own + i32(i / HYPER_EACH * HYPER_COLUMNS + i % HYPER_EACH)];
     UNROLL
     for (u32 o = 0; o < 8u; o++) sum[o] = 0.0f;
     UNROLL
@@ -201,7 +190,7 @@ DEVICE float hyper_outputs(THREAD const float* weight, SHARED_REF(float) fresh, 
     } else if (warp == 1u) {
         UNROLL
         for (u32 c = 0; c < HYPER_EACH; c++) {
-            const float value = fresh[own + i32(HYPER_STREAMS * HYPER_COLUMNS + 32u * c)];
+            const float value = fresh[own + i32(HYPER_STREAMS * HYPER_COLUMNS + c)];
             sum[HYPER_OUTPUTS] = FMA(value, value, sum[HYPER_OUTPUTS]);
         }
     }
@@ -217,12 +206,11 @@ DEVICE void hyper_rows(ARGS_REF(HyperMixArgs) args, THREAD const HyperSlice& at,
     UNROLL
     for (u32 n = 0; n < HYPER_OUTPUTS * HYPER_STREAMS; n++) {
         const u32 o = warp * HYPER_OUTPUTS + n / HYPER_STREAMS, j = n % HYPER_STREAMS;
-        GLOBAL const float* from = args.weight + (u64(o) * hc + j) * args.width + at.first + lane;
+        THREAD float* to = weight + n * HYPER_EACH;
         UNROLL
-        for (u32 c = 0; c < HYPER_EACH; c++) {
-            const bool there = WHOLE || (o < mixes && j < hc && lane + 32u * c < at.columns);
-            weight[n * HYPER_EACH + c] = there ? from[32u * c] : 0.0f;
-        }
+        for (u32 c = 0; c < HYPER_EACH; c++) to[c] = 0.0f;
+        if (WHOLE || (o < mixes && j < hc && lane * HYPER_EACH < at.columns))
+            load_fours(args.weight + (u64(o) * hc + j) * args.width + at.first + lane * HYPER_EACH, to);
     }
     // The part that this lane stores of a row.
     const u32 value = lane / 4u, output = warp * HYPER_OUTPUTS + value;
@@ -237,7 +225,7 @@ DEVICE void hyper_rows(ARGS_REF(HyperMixArgs) args, THREAD const HyperSlice& at,
     BARRIER();
     hyper_y<WHOLE>(args, at, places, at.begin + warp, lane, y);
     GLOBAL float* out = args.parts + (u64(at.begin) * at.slices + at.slice) * parts + (squares ? mixes + warp : output);
-    i32 from = i32(lane);
+    i32 from = i32(lane * HYPER_EACH);
     for (u32 base = at.begin; base < at.end; base += GROUP_WARPS) {
         const u32 row = base + warp;
         if (row < at.end) hyper_expand<WHOLE>(args, at, factors, fresh, row, from + i32(warp) * a_row, lane, x, y);
@@ -315,7 +303,7 @@ template <bool FULL> DEVICE float sinkhorn(bool there, float x, u32 iterations, 
     return x;
 }
 
-// x = rmsnorm(collapsed), as f32, as bf16, and as bf16 rounded to e4m3 as an FP8 linear's input is
+// x = rmsnorm(collapsed), which is bf16 where `kept` says so, as f32, as bf16, and as bf16 rounded to e4m3 as an FP8 linear's input is
 // (each where its address is given): 512 channels of a row for each group y from 1 on. pre, post and
 // comb: group (row, 0).
 KERNEL(hyper_norm, HyperNormArgs) {
@@ -330,7 +318,7 @@ KERNEL(hyper_norm, HyperNormArgs) {
         const u64 at = row * width + k;
         const bool mine = k < width;
         float x[4] = {0.0f, 0.0f, 0.0f, 0.0f}, by[4] = {0.0f, 0.0f, 0.0f, 0.0f}, part[HYPER_SLICES / 32u];
-        if (mine) load_fours(args.collapsed + at, x);
+        if (mine) load_kept_fours(args.collapsed, at, args.kept, x);
         if (mine) load_fours(args.norm + k, by);
         hyper_load(parts, count, args.slices, mixes + 1u, lane % 32u, part);
         const float inverse = inverse_rms(warp_sum(hyper_added(part)), width, args.eps);

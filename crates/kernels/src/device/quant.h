@@ -86,20 +86,6 @@ DEVICE void store_coded_fours(THREAD const float* x, bool mine, GLOBAL u16* out)
     if (mine) store_halves(bits, out);
 }
 
-// Four values that lie side by side, their address a multiple of 16 bytes.
-DEVICE void load_fours(GLOBAL const float* from, THREAD float* x) {
-    const Bytes16 bytes = LOAD16(from);
-    UNROLL
-    for (u32 i = 0; i < 4u; i++) x[i] = AS_FLOAT(bytes.word[i]);
-}
-
-DEVICE void store_fours(THREAD const float* x, GLOBAL float* to) {
-    Bytes16 bytes;
-    UNROLL
-    for (u32 i = 0; i < 4u; i++) bytes.word[i] = AS_BITS(x[i]);
-    STORE16(to, bytes);
-}
-
 // Rows to e4m3 codes with one e8m0 scale for 32 channels: the input of an FP8 or FP4 linear. One
 // group a row and slice, one warp a block.
 KERNEL(quantise, QuantiseArgs) {

@@ -10,6 +10,9 @@
 // Where no sum crosses channels, groups in y take slices of so many of a row.
 #define SLICE_CHANNELS 512u
 
+// The first of a lane's four channels of a slice, which lie side by side.
+DEVICE u32 slice_fours(u32 slice, u32 lane) { return slice * SLICE_CHANNELS + lane * 4u; }
+
 DEVICE u32 slice_first(u32 slice, u32 lane) { return slice * SLICE_CHANNELS + lane; }
 DEVICE u32 slice_end(u32 slice, u32 width) {
     const u32 end = (slice + 1u) * SLICE_CHANNELS;

@@ -14,4 +14,5 @@
 #include "../cuda/select.cuh"
 #include "../cuda/routes.cuh"
 #include "../cuda/choose.cuh"
+#include "../cuda/mix.cuh"
 #include "check_tiles.h"

@@ -112,7 +112,7 @@ fn attend(shape: &Shape) -> Case {
     let draft = shape.draft;
     let name = format!("{units} spans of {span}, window {window}, {dim} wide, draft: {draft}");
     let case = Case::new("attend", name, units).in_place("q", &q);
-    let case = if plain { case.out("plain", 2 * span * HEADS * dim) } else { case };
+    let case = if plain { case.out_kept("plain", span * HEADS * dim, true) } else { case };
     let case = case
         .row("cos", &cos)
         .row("sin", &sin)
@@ -224,7 +224,7 @@ impl Reference {
             return vec![Want::Near(out)];
         }
         let held = span * HEADS * dim;
-        vec![Want::Bytes(bytes(&self.q[unit * held..][..held])), Want::NearHalf(out)]
+        vec![Want::Bytes(bytes(&self.q[unit * held..][..held])), Want::Near(out)]
     }
 
     fn keys(&self, unit: usize, r: usize) -> Vec<Vec<f32>> {

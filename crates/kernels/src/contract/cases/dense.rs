@@ -159,7 +159,7 @@ fn products(weight: &[f64], x: &[f64], stored: Stored, round: bool) -> Want {
 }
 
 /// Rows of the case as inputs, whichever form they have.
-fn with_input(case: Case, x: &Rows, coded: bool) -> Case {
+fn with_input(case: Case, x: &Rows, coded: bool, kept: bool) -> Case {
     match coded {
         true => {
             let case = case.row("codes", &x.codes).row("scales", &x.scales);
@@ -169,12 +169,10 @@ fn with_input(case: Case, x: &Rows, coded: bool) -> Case {
             if broken { case.strike("scales", 0, nan, Rule::Nan("out")) } else { case }
         }
         // A NaN meets every output; an infinity too, as its product with a zero weight is a NaN.
-        false => case.row("x", &x.floats).strike("x", 37, f32::NAN, Rule::Nan("out")).strike(
-            "x",
-            37,
-            f32::INFINITY,
-            Rule::NotFinite("out"),
-        ),
+        false => case
+            .row_kept("x", &x.floats, kept)
+            .strike("x", 37, f32::NAN, Rule::Nan("out"))
+            .strike("x", 37, f32::INFINITY, Rule::NotFinite("out")),
     }
 }
 
@@ -187,15 +185,21 @@ fn dense(
 ) -> Case {
     let mut data = Data::new((inputs * 7 + outputs) as u64 + u64::from(stored.code()));
     let weight = stored.draw(&mut data, (inputs, outputs));
-    let x = input(&mut data, rows * inputs, coded);
-    let (values, held) = (Rc::new(x.values.clone()), weight.values);
     let round = rows.is_multiple_of(2);
+    // Where the outputs are not rounded, the inputs were.
+    let kept = !coded && !round;
+    let mut x = input(&mut data, rows * inputs, coded);
+    if kept {
+        x.floats.iter_mut().for_each(|x| *x = bf16::round(*x));
+        x.values = x.floats.iter().map(|&x| f64::from(x)).collect();
+    }
+    let (values, held) = (Rc::new(x.values.clone()), weight.values);
     // Output rows lie further apart than they are wide.
     let stride = outputs + 3;
     let case = Case::new(kernel, format!("{rows} rows, {inputs} to {outputs}"), rows)
         .shared("weight", &weight.bytes)
         .shared("scale", &weight.scale);
-    let case = with_input(case, &x, coded)
+    let case = with_input(case, &x, coded, kept)
         .strided("out", outputs * 4, stride * 4, 0)
         .launch(move |at, rows| {
             let of = |name| if coded == (name != "x") { at.of(name) } else { 0 };
@@ -213,7 +217,7 @@ fn dense(
                 x_stride: word(inputs),
                 out_stride: word(stride),
                 round: round.into(),
-                pad: 0,
+                x_round: kept.into(),
             };
             (args.bytes(), [word(outputs).div_ceil(OUTPUTS), 1])
         })
@@ -281,7 +285,7 @@ fn expert(
             .shared("scale", &scale)
             .made("groups", groups)
             .made("rows", list);
-    with_input(case, &x, coded)
+    with_input(case, &x, coded, false)
         .placed("out", outputs * 4, move |rows| rows * outputs * 4, place)
         .launch(move |at, _| {
             let of = |name| if coded == (name != "x") { at.of(name) } else { 0 };
@@ -342,7 +346,7 @@ mod tests {
             x_stride: word(inputs),
             out_stride: word(outputs),
             round: 0,
-            pad: 0,
+            x_round: 0,
         };
         let grid = [word(outputs).div_ceil(OUTPUTS), 1];
         host.launch(&Launch::new(kernel(name).unwrap(), &args.bytes(), grid)).unwrap();

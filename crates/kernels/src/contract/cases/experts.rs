@@ -307,14 +307,14 @@ fn swiglu(weighted: bool, limit: f32, coded: bool) -> Case {
             let most = block.iter().fold(0.0, |most: f64, v| most.max(v.0.abs() + v.1));
             block.iter().map(move |v| (v.0, v.1 + (v.0.abs() + v.1) / 16.0 + most / 65536.0))
         });
-        vec![Want::NearHalf(codes.collect())]
+        vec![Want::Near(codes.collect())]
     };
     let kind = if coded { "coded" } else { "as they are" };
     let case = Case::new("swiglu", format!("{rows} rows of {width}, limit {limit}, {kind}"), rows)
         .row("gate", &gate)
         .row("up", &up)
         .row("weights", &weights)
-        .out("out", if coded { width * 2 } else { width * 4 })
+        .out_kept("out", width, coded)
         .launch(move |at, rows| {
             let out = at.of("out");
             let args = SwigluArgs {

@@ -2,7 +2,7 @@
 
 use finback_numerics::{bf16, quant};
 
-use super::super::case::{Case, Gate, Rule, Want, bytes};
+use super::super::case::{Case, Gate, Rule, Want, bytes, encoded};
 use super::super::data::{Data, UNIT, gamma, near, nears};
 use super::streams::sinkhorn;
 use super::word;
@@ -10,26 +10,42 @@ use crate::args::{Args, HyperMixArgs, HyperNormArgs};
 
 pub fn cases() -> Vec<Case> {
     vec![
-        hyper_mix(Input::Streams, Shape { hc: 4, columns: 40, topk: 1 }, TURNS),
-        hyper_mix(Input::Sublayer, Shape { hc: 4, columns: 128, topk: 1 }, TURNS),
-        hyper_mix(Input::Sublayer, Shape { hc: 2, columns: 90, topk: 1 }, TURNS),
-        hyper_mix(Input::Experts, Shape { hc: 4, columns: 96, topk: 7 }, TURNS),
-        hyper_mix(Input::Experts, Shape { hc: 3, columns: 128, topk: 2 }, TURNS),
-        hyper_mix(Input::Experts, Shape { hc: 4, columns: 128, topk: 16 }, MOST),
-        hyper_norm(4, 7),
-        hyper_norm(3, 40),
+        hyper_mix(PORTABLE, Input::Streams, Shape { hc: 4, columns: 40, topk: 1 }, TURNS, true),
+        hyper_mix(PORTABLE, Input::Sublayer, Shape { hc: 4, columns: 128, topk: 1 }, TURNS, true),
+        hyper_mix(PORTABLE, Input::Sublayer, Shape { hc: 4, columns: 128, topk: 1 }, TURNS, false),
+        hyper_mix(PORTABLE, Input::Sublayer, Shape { hc: 2, columns: 88, topk: 1 }, TURNS, true),
+        hyper_mix(PORTABLE, Input::Experts, Shape { hc: 4, columns: 96, topk: 7 }, TURNS, true),
+        hyper_mix(PORTABLE, Input::Experts, Shape { hc: 3, columns: 128, topk: 2 }, TURNS, false),
+        hyper_mix(PORTABLE, Input::Experts, Shape { hc: 4, columns: 128, topk: 16 }, MOST, true),
+        hyper_mix(TILED, Input::Streams, Shape { hc: 4, columns: 128, topk: 1 }, TILES, true),
+        hyper_mix(TILED, Input::Sublayer, Shape { hc: 4, columns: 128, topk: 1 }, TILES, true),
+        hyper_mix(TILED, Input::Experts, Shape { hc: 4, columns: 128, topk: 7 }, TILES, true),
+        hyper_norm(4, 7, true),
+        hyper_norm(3, 40, false),
     ]
 }
 
 /// Channels of a row of `hyper_norm`.
 const WIDTH: usize = 96;
 
-/// Channels of a stream of `hyper_mix`: no whole number of slices.
-const CHANNELS: usize = 168;
+/// The kernel, channels of a stream, and roundings of a sum of `n` products.
+#[derive(Clone, Copy)]
+struct Way {
+    kernel: &'static str,
+    channels: usize,
+    depth: fn(usize) -> usize,
+}
+
+/// Not a whole number of slices.
+const PORTABLE: Way = Way { kernel: "hyper_mix", channels: 168, depth: |hc| 4 * hc + 6 };
+/// An instruction of 16 products rounds as often, in units of up to twice f32's.
+const TILED: Way = Way { kernel: "tile_hyper_mix", channels: 256, depth: |_| 2 * (8 * 17 + 4) };
 
 /// Rows of `hyper_mix`, and of a group: two turns of four, and as many as one may have.
 const TURNS: (usize, usize) = (7, 6);
 const MOST: (usize, usize) = (65, 64);
+/// The same of `tile_hyper_mix`: turns of sixteen.
+const TILES: (usize, usize) = (37, 32);
 
 /// Streams, channels of a slice, and experts of a row.
 #[derive(Clone, Copy)]
@@ -47,20 +63,29 @@ enum Input {
     Experts,
 }
 
-fn hyper_mix(input: Input, shape: Shape, (rows, each): (usize, usize)) -> Case {
+fn hyper_mix(
+    way: Way,
+    input: Input,
+    shape: Shape,
+    (rows, each): (usize, usize),
+    round: bool,
+) -> Case {
+    let Way { kernel, channels, depth } = way;
     let Shape { hc, columns, topk } = shape;
     let mixes = (2 + hc) * hc;
-    let slices = CHANNELS.div_ceil(columns);
+    let slices = channels.div_ceil(columns);
     let mut data = Data::new(columns as u64 + 90);
-    let streams = data.floats(rows * hc * CHANNELS, 2.0);
-    let y = data.floats(rows * CHANNELS, 2.0);
-    let routed = data.floats(rows * topk * CHANNELS, 2.0);
+    let streams = data.kept(rows * hc * channels, 2.0, round);
+    let y = data.floats(rows * channels, 2.0);
+    let routed = data.floats(rows * topk * channels, 2.0);
     let (post, comb) = (data.between(rows * hc, 0.0, 2.0), data.between(rows * hc * hc, 0.0, 1.0));
     let pre = data.between(rows * hc, 0.1, 1.0);
-    let weight = data.floats(mixes * hc * CHANNELS, 0.5);
+    let weight = data.floats(mixes * hc * channels, 0.5);
     let own = Inputs {
         input,
         shape,
+        channels,
+        round,
         streams: streams.clone(),
         y: y.clone(),
         routed: routed.clone(),
@@ -73,21 +98,26 @@ fn hyper_mix(input: Input, shape: Shape, (rows, each): (usize, usize)) -> Case {
         let (x, collapsed) = own.row(row);
         let mut parts = Vec::with_capacity(slices * (mixes + 2));
         for slice in 0..slices {
-            let ks = slice * columns..((slice + 1) * columns).min(CHANNELS);
+            let ks = slice * columns..((slice + 1) * columns).min(channels);
             let terms = |weight: &dyn Fn(usize) -> f64| {
-                let each = (0..hc).flat_map(|i| ks.clone().map(move |k| i * CHANNELS + k));
+                let each = (0..hc).flat_map(|i| ks.clone().map(move |k| i * channels + k));
                 let terms = each.map(|at| weight(at) * f64::from(x[at]));
                 let (sum, size) = terms.fold((0.0, 0.0), |(s, a), t| (s + t, a + t.abs()));
-                near(sum, size * gamma(4 * hc + 6), false)
+                near(sum, size * gamma(depth(hc)), false)
             };
             for o in 0..mixes {
-                parts.push(terms(&|at| f64::from(held[o * hc * CHANNELS + at])));
+                parts.push(terms(&|at| f64::from(held[o * hc * channels + at])));
             }
             parts.push(terms(&|at| f64::from(x[at])));
             let square: f64 = ks.map(|k| f64::from(collapsed[k]).powi(2)).sum();
             parts.push(near(square, square * gamma(10), false));
         }
-        vec![Want::Bytes(bytes(&x)), Want::Bytes(bytes(&collapsed)), Want::Near(parts)]
+        let streams = if round { bytes(&encoded(&x)) } else { bytes(&x) };
+        let collapsed = match kernel == TILED.kernel {
+            true => bytes(&encoded(&collapsed)),
+            false => bytes(&collapsed),
+        };
+        vec![Want::Bytes(streams), Want::Bytes(collapsed), Want::Near(parts)]
     };
     let name = match input {
         Input::Streams => "as they are",
@@ -95,48 +125,51 @@ fn hyper_mix(input: Input, shape: Shape, (rows, each): (usize, usize)) -> Case {
         Input::Experts => "after experts",
     };
     let places = move |rows: &[usize]| bytes(&(0..word(rows.len() * topk)).collect::<Vec<_>>());
-    let case =
-        Case::new("hyper_mix", format!("{hc} streams, {slices} slices of {columns}, {name}"), rows)
-            .in_place("streams", &streams)
-            .row("y", &y)
-            .row("routed", &routed)
-            .made("places", places)
-            .row("post", &post)
-            .row("comb", &comb)
-            .row("pre", &pre)
-            .shared("weight", &weight)
-            .out("collapsed", CHANNELS * 4)
-            .out("parts", slices * (mixes + 2) * 4)
-            .launch(move |at, rows| {
-                let experts = input == Input::Experts;
-                let args = HyperMixArgs {
-                    streams: at.of("streams"),
-                    y: at.of("y"),
-                    routed: if experts { at.of("routed") } else { 0 },
-                    shared: at.of("y"),
-                    places: at.of("places"),
-                    post: at.of("post"),
-                    comb: at.of("comb"),
-                    pre: at.of("pre"),
-                    weight: at.of("weight"),
-                    collapsed: at.of("collapsed"),
-                    parts: at.of("parts"),
-                    width: word(CHANNELS),
-                    hc: word(hc),
-                    columns: word(columns),
-                    rows: word(rows.len()),
-                    rows_each: word(each),
-                    topk: word(topk),
-                    expand: (input != Input::Streams).into(),
-                    round: 1,
-                };
-                (args.bytes(), [word(slices), word(rows.len()).div_ceil(word(each))])
-            })
-            .want(want)
-            .strike("streams", 1, f32::NAN, Rule::NanAt("collapsed", 1))
-            .strike("pre", 1, f32::NAN, Rule::Nan("collapsed"))
-            .strike("pre", 1, f32::NAN, Rule::Same("streams"))
-            .fault("HYPER_DROPPED_STREAM", Gate::Reference);
+    let case = Case::new(
+        kernel,
+        format!("{hc} streams, {slices} slices of {columns}, {name}, rounded: {round}"),
+        rows,
+    )
+    .in_place_kept("streams", &streams, round)
+    .row("y", &y)
+    .row("routed", &routed)
+    .made("places", places)
+    .row("post", &post)
+    .row("comb", &comb)
+    .row("pre", &pre)
+    .shared("weight", &weight)
+    .out_kept("collapsed", channels, kernel == TILED.kernel)
+    .out("parts", slices * (mixes + 2) * 4)
+    .launch(move |at, rows| {
+        let experts = input == Input::Experts;
+        let args = HyperMixArgs {
+            streams: at.of("streams"),
+            y: at.of("y"),
+            routed: if experts { at.of("routed") } else { 0 },
+            shared: at.of("y"),
+            places: at.of("places"),
+            post: at.of("post"),
+            comb: at.of("comb"),
+            pre: at.of("pre"),
+            weight: at.of("weight"),
+            collapsed: at.of("collapsed"),
+            parts: at.of("parts"),
+            width: word(channels),
+            hc: word(hc),
+            columns: word(columns),
+            rows: word(rows.len()),
+            rows_each: word(each),
+            topk: word(topk),
+            expand: (input != Input::Streams).into(),
+            round: round.into(),
+        };
+        (args.bytes(), [word(slices), word(rows.len()).div_ceil(word(each))])
+    })
+    .want(want)
+    .strike("streams", 1, f32::NAN, Rule::NanAt("collapsed", 1))
+    .strike("pre", 1, f32::NAN, Rule::Nan("collapsed"))
+    .strike("pre", 1, f32::NAN, Rule::Same("streams"))
+    .fault("HYPER_DROPPED_STREAM", Gate::Reference);
     match input {
         Input::Streams => case,
         Input::Sublayer => case
@@ -150,6 +183,8 @@ fn hyper_mix(input: Input, shape: Shape, (rows, each): (usize, usize)) -> Case {
 struct Inputs {
     input: Input,
     shape: Shape,
+    channels: usize,
+    round: bool,
     streams: Vec<f32>,
     y: Vec<f32>,
     routed: Vec<f32>,
@@ -162,31 +197,34 @@ impl Inputs {
     /// The streams after, and the collapsed row.
     fn row(&self, row: usize) -> (Vec<f32>, Vec<f32>) {
         let hc = self.shape.hc;
-        let old = &self.streams[row * hc * CHANNELS..(row + 1) * hc * CHANNELS];
+        let stored = |x: f32| if self.round { bf16::round(x) } else { x };
+        let old = &self.streams[row * hc * self.channels..(row + 1) * hc * self.channels];
         let y = |k: usize| match self.input {
             Input::Experts => {
-                let routed = |e: usize| self.routed[(row * self.shape.topk + e) * CHANNELS + k];
+                let routed =
+                    |e: usize| self.routed[(row * self.shape.topk + e) * self.channels + k];
                 let sum = (0..self.shape.topk).fold(0.0, |sum, e| sum + routed(e));
-                bf16::round(sum + self.y[row * CHANNELS + k])
+                stored(sum + self.y[row * self.channels + k])
             }
-            _ => self.y[row * CHANNELS + k],
+            _ => self.y[row * self.channels + k],
         };
         let value = |j: usize, k: usize| {
             if self.input == Input::Streams {
-                return old[j * CHANNELS + k];
+                return old[j * self.channels + k];
             }
             let comb = |i: usize| self.comb[(row * hc + i) * hc + j];
             let first = self.post[row * hc + j] * y(k);
-            bf16::round((0..hc).fold(first, |sum, i| comb(i).mul_add(old[i * CHANNELS + k], sum)))
+            stored((0..hc).fold(first, |sum, i| comb(i).mul_add(old[i * self.channels + k], sum)))
         };
-        let x: Vec<f32> =
-            (0..hc * CHANNELS).map(|at| value(at / CHANNELS, at % CHANNELS)).collect();
+        let x: Vec<f32> = (0..hc * self.channels)
+            .map(|at| value(at / self.channels, at % self.channels))
+            .collect();
         let pre = &self.pre[row * hc..(row + 1) * hc];
         let collapsed = |k: usize| {
             let terms = pre.iter().enumerate();
-            bf16::round(terms.fold(0.0, |sum: f32, (i, p)| p.mul_add(x[i * CHANNELS + k], sum)))
+            stored(terms.fold(0.0, |sum: f32, (i, p)| p.mul_add(x[i * self.channels + k], sum)))
         };
-        let collapsed = (0..CHANNELS).map(collapsed).collect();
+        let collapsed = (0..self.channels).map(collapsed).collect();
         (x, collapsed)
     }
 }
@@ -202,7 +240,7 @@ fn warp_sum(terms: &[f32]) -> f32 {
     lanes[0]
 }
 
-fn hyper_norm(hc: usize, slices: usize) -> Case {
+fn hyper_norm(hc: usize, slices: usize, kept: bool) -> Case {
     let mixes = (2 + hc) * hc;
     let count = mixes + 2;
     let (rows, iterations) = (4, 20);
@@ -260,7 +298,7 @@ fn hyper_norm(hc: usize, slices: usize) -> Case {
         format!("{hc} streams, {rows} rows of {WIDTH} in {slices} slices"),
         rows,
     )
-    .row("collapsed", &collapsed)
+    .row_kept("collapsed", &collapsed, kept)
     .row("parts", &parts)
     .shared("base", &base)
     .shared("norm", &norm)
@@ -292,6 +330,8 @@ fn hyper_norm(hc: usize, slices: usize) -> Case {
             scale_pre: scale[0],
             scale_post: scale[1],
             scale_comb: scale[2],
+            kept: kept.into(),
+            pad: 0,
         };
         (args.bytes(), [word(rows.len()), 1 + word(WIDTH).div_ceil(512)])
     })

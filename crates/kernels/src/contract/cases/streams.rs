@@ -12,13 +12,16 @@ use crate::args::{
 
 pub fn cases() -> Vec<Case> {
     vec![
-        embed(),
+        embed(true),
+        embed(false),
         collapse(true),
         collapse(false),
-        tap(),
+        tap(true),
+        tap(false),
         hyper_in(true),
         hyper_in(false),
-        hyper_out(),
+        hyper_out(true),
+        hyper_out(false),
         engram_gather(),
         engram_gate(true),
         engram_gate(false),
@@ -28,18 +31,18 @@ pub fn cases() -> Vec<Case> {
 const WIDTH: usize = 520;
 const HC: usize = 4;
 
-fn embed() -> Case {
+fn embed(round: bool) -> Case {
     let (rows, vocab) = (5, 9);
     let mut data = Data::new(1);
     let table: Vec<u16> = data.floats(vocab * WIDTH, 2.0).into_iter().map(bf16::encode).collect();
     let tokens = data.below(rows, vocab);
     let (values, ids) = (table.clone(), tokens.clone());
-    Case::new("embed", format!("{rows} rows of {HC} streams of {WIDTH}"), rows)
+    Case::new("embed", format!("{rows} rows of {HC} streams of {WIDTH}, rounded: {round}"), rows)
         .shared("table", &table)
         .row("tokens", &tokens)
-        .out("streams", HC * WIDTH * 4)
+        .out_kept("streams", HC * WIDTH, round)
         .out("pre", HC * 4)
-        .launch(|at, rows| {
+        .launch(move |at, rows| {
             let args = EmbedArgs {
                 table: at.of("table"),
                 tokens: at.of("tokens"),
@@ -48,14 +51,16 @@ fn embed() -> Case {
                 width: word(WIDTH),
                 hc: word(HC),
                 format: format::BF16,
-                pad: 0,
+                round: round.into(),
             };
             (args.bytes(), by_slice(rows, WIDTH))
         })
         .want(move |row| {
             let from = ids[row] as usize * WIDTH;
-            let one: Vec<f32> = values[from..from + WIDTH].iter().map(|&b| bf16::lift(b)).collect();
-            vec![Want::Bytes(bytes(&one.repeat(HC))), Want::Bytes(bytes(&[1.0f32, 0.0, 0.0, 0.0]))]
+            let one = values[from..from + WIDTH].repeat(HC);
+            let lifted: Vec<f32> = one.iter().map(|&b| bf16::lift(b)).collect();
+            let streams = if round { bytes(&one) } else { bytes(&lifted) };
+            vec![Want::Bytes(streams), Want::Bytes(bytes(&[1.0f32, 0.0, 0.0, 0.0]))]
         })
         .fault("EMBED_DROPPED_STREAM", Gate::Writes)
 }
@@ -70,11 +75,11 @@ fn collapsed(streams: &[f32], pre: &[f32], k: usize, round: bool) -> f32 {
 fn collapse(round: bool) -> Case {
     let rows = 5;
     let mut data = Data::new(2);
-    let streams = data.floats(rows * HC * WIDTH, 3.0);
+    let streams = data.kept(rows * HC * WIDTH, 3.0, round);
     let pre = data.between(rows * HC, 0.0, 1.0);
     let (x, p) = (streams.clone(), pre.clone());
     Case::new("collapse", format!("{rows} rows, rounded: {round}"), rows)
-        .row("streams", &streams)
+        .row_kept("streams", &streams, round)
         .row("pre", &pre)
         .out("out", WIDTH * 4)
         .launch(move |at, rows| {
@@ -103,12 +108,13 @@ fn collapse(round: bool) -> Case {
         .fault("COLLAPSE_DROPPED_STREAM", Gate::Reference)
 }
 
-fn tap() -> Case {
+fn tap(round: bool) -> Case {
     let (rows, taps, which) = (3, 3, 1);
-    let streams = Data::new(3).floats(rows * HC * WIDTH, 3.0);
+    let streams = Data::new(3).kept(rows * HC * WIDTH, 3.0, round);
     let x = streams.clone();
-    Case::new("tap", format!("{rows} rows, column {which} of {taps}"), rows)
-        .row("streams", &streams)
+    let shape = format!("{rows} rows, column {which} of {taps}, rounded: {round}");
+    Case::new("tap", shape, rows)
+        .row_kept("streams", &streams, round)
         .strided("out", WIDTH * 4, taps * WIDTH * 4, which * WIDTH * 4)
         .launch(move |at, rows| {
             let args = TapArgs {
@@ -118,7 +124,7 @@ fn tap() -> Case {
                 hc: word(HC),
                 stride: word(taps * WIDTH),
                 at: word(which * WIDTH),
-                round: 1,
+                round: round.into(),
                 pad: 0,
             };
             (args.bytes(), by_slice(rows, WIDTH))
@@ -128,7 +134,7 @@ fn tap() -> Case {
                 let at = |i: usize| f64::from(x[(row * HC + i) * WIDTH + k]);
                 let sum: f64 = (0..HC).map(at).sum();
                 let size: f64 = (0..HC).map(|i| at(i).abs()).sum();
-                near(sum / HC as f64, size / HC as f64 * gamma(HC), true)
+                near(sum / HC as f64, size / HC as f64 * gamma(HC), round)
             }))]
         })
         .strike("streams", 2 * WIDTH + 7, f32::NAN, Rule::NanAt("out", 7))
@@ -139,7 +145,7 @@ fn hyper_in(round: bool) -> Case {
     let (rows, mixes, iterations) = (4, (2 + HC) * HC, 20);
     let (eps, hc_eps, scale) = (1e-20f32, 1e-6f32, [0.9f32, 1.1, 0.7]);
     let mut data = Data::new(4);
-    let streams = data.floats(rows * HC * WIDTH, 2.0);
+    let streams = data.kept(rows * HC * WIDTH, 2.0, round);
     let mix = data.floats(rows * mixes, 3.0);
     let (base, norm) = (data.floats(mixes, 1.0), data.between(WIDTH, 0.5, 1.5));
     let pre = data.between(rows * HC, 0.1, 1.0);
@@ -185,7 +191,7 @@ fn hyper_in(round: bool) -> Case {
         vec![pres, posts, combs, x]
     };
     Case::new("hyper_in", format!("{rows} rows of {HC} streams of {WIDTH}, rounded: {round}"), rows)
-        .row("streams", &streams)
+        .row_kept("streams", &streams, round)
         .row("mix", &mix)
         .shared("base", &base)
         .shared("norm", &norm)
@@ -253,10 +259,10 @@ pub fn sinkhorn(logits: &[f64], iterations: usize, eps: f32) -> Vec<f64> {
     c
 }
 
-fn hyper_out() -> Case {
+fn hyper_out(round: bool) -> Case {
     let rows = 4;
     let mut data = Data::new(5);
-    let streams = data.floats(rows * HC * WIDTH, 2.0);
+    let streams = data.kept(rows * HC * WIDTH, 2.0, round);
     let y = data.floats(rows * WIDTH, 2.0);
     let (post, comb) = (data.between(rows * HC, 0.0, 2.0), data.between(rows * HC * HC, 0.0, 1.0));
     let (s, v, p, c) = (streams.clone(), y.clone(), post.clone(), comb.clone());
@@ -269,15 +275,16 @@ fn hyper_out() -> Case {
             });
             let (value, size) =
                 terms.fold((own, own.abs()), |(value, size), t| (value + t, size + t.abs()));
-            near(value, size * gamma(HC + 1), true)
+            near(value, size * gamma(HC + 1), round)
         }))]
     };
-    Case::new("hyper_out", format!("{rows} rows of {HC} streams of {WIDTH}"), rows)
-        .in_place("streams", &streams)
+    let shape = format!("{rows} rows of {HC} streams of {WIDTH}, rounded: {round}");
+    Case::new("hyper_out", shape, rows)
+        .in_place_kept("streams", &streams, round)
         .row("y", &y)
         .row("post", &post)
         .row("comb", &comb)
-        .launch(|at, rows| {
+        .launch(move |at, rows| {
             let args = HyperOutArgs {
                 streams: at.of("streams"),
                 y: at.of("y"),
@@ -285,7 +292,7 @@ fn hyper_out() -> Case {
                 comb: at.of("comb"),
                 width: word(WIDTH),
                 hc: word(HC),
-                round: 1,
+                round: round.into(),
                 pad: 0,
             };
             (args.bytes(), by_slice(rows, WIDTH))
@@ -334,7 +341,7 @@ fn engram_gate(round: bool) -> Case {
     const WIDTH: usize = 1100;
     let (rows, eps) = (3, 1e-20f32);
     let mut data = Data::new(8);
-    let streams = data.floats(rows * HC * WIDTH, 2.0);
+    let streams = data.kept(rows * HC * WIDTH, 2.0, round);
     let kv = data.floats(rows * (HC + 1) * WIDTH, 2.0);
     let qk = data.between(HC * WIDTH, -0.5, 1.0);
     let (h, k, w) = (streams.clone(), kv.clone(), qk.clone());
@@ -370,7 +377,7 @@ fn engram_gate(round: bool) -> Case {
         format!("{rows} rows of {HC} streams of {WIDTH}, rounded: {round}"),
         rows,
     )
-    .in_place("streams", &streams)
+    .in_place_kept("streams", &streams, round)
     .row("kv", &kv)
     .shared("qk", &qk)
     .launch(move |at, rows| {

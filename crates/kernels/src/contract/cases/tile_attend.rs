@@ -356,7 +356,7 @@ fn mix(shape: Shape) -> Case {
     let case = inputs
         .case("tile_attend_mix")
         .row("scores", &scores)
-        .out("out", span * heads * DIM * 2)
+        .out_kept("out", span * heads * DIM, true)
         .launch(move |at, units| {
             let args = TileAttendArgs { scores: at.of("scores"), out: at.of("out"), ..args(at) };
             (args.bytes(), [word(heads / 16 * (DIM / 64)), word(units.len() * span)])
@@ -377,7 +377,7 @@ fn mix(shape: Shape) -> Case {
                     out.extend(inputs.mixed(row, head, &own, &keys));
                 }
             }
-            vec![Want::NearHalf(out)]
+            vec![Want::Near(out)]
         })
         .strike("scores", 1, f32::NAN, Rule::Check("out", first_head_is_nan))
         .fault("ATTEND_NO_SINK", Gate::Reference)
@@ -399,12 +399,12 @@ fn many_rows(shape: Shape) -> Case {
     let (args, heads, span) = (inputs.args(), inputs.shape.heads, inputs.shape.span);
     inputs
         .case("tile_attend_many")
-        .out("out", span * heads * DIM * 2)
+        .out_kept("out", span * heads * DIM, true)
         .launch(move |at, units| {
             let args = TileAttendArgs { out: at.of("out"), ..args(at) };
             (args.bytes(), [word(heads / 64), word(units.len() * span)])
         })
-        .want(move |unit| vec![Want::NearHalf(inputs.unit(unit))])
+        .want(move |unit| vec![Want::Near(inputs.unit(unit))])
         .strike("q", 5, f32::NAN, Rule::Check("out", first_head_is_nan))
         .fault("ATTEND_NO_SINK", Gate::Reference)
         .fault("ATTEND_NEIGHBOUR_HEAD", Gate::Reference)
