@@ -416,6 +416,13 @@ impl Device for Cuda {
         }
     }
 
+    fn write_beside(&mut self, address: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        match bytes.is_empty() {
+            true => Ok(()),
+            false => self.driver.write_beside(address, bytes).map_err(failed),
+        }
+    }
+
     fn read(&mut self, address: u64, out: &mut [u8]) -> Result<(), DeviceError> {
         match out.is_empty() {
             true => Ok(()),

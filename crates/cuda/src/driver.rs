@@ -45,7 +45,7 @@ pub struct About {
     pub reads_maps: bool,
 }
 
-/// A device's context with one stream, in whose order all work happens.
+/// A device's context with one stream, in whose order all work happens but for copies beside it.
 #[derive(Debug)]
 pub struct Driver {
     device: sys::CUdevice,
@@ -92,6 +92,9 @@ struct Staging {
     /// Of each part: its last copy is over.
     done: Vec<sys::CUevent>,
     next: usize,
+    /// Copies beside the launches, and whether the last of them is over.
+    beside: sys::CUstream,
+    copied: sys::CUevent,
 }
 
 /// Bytes of one part, and parts: what a long piece of a prompt copies fits beside the one before.
@@ -258,18 +261,38 @@ impl Driver {
     pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Said> {
         self.bind()?;
         if bytes.len() > AT_ONCE {
-            return self.write_staged(address, bytes);
+            self.staging()?;
+            return self.write_staged(address, bytes, self.stream);
         }
         // SAFETY: the driver takes a copy of pageable bytes before it returns.
         unsafe { result::memcpy_htod_async(address, bytes, self.stream) }
             .map_err(|error| said(&format!("{} bytes to {address:#x}", bytes.len()), error))
     }
 
-    fn write_staged(&mut self, address: u64, bytes: &[u8]) -> Result<(), Said> {
-        let stream = self.stream;
+    /// Copies bytes to the device while launches run that do not use what is there; those that are
+    /// enqueued later find them. They may change on return.
+    pub fn write_beside(&mut self, address: u64, bytes: &[u8]) -> Result<(), Said> {
+        self.bind()?;
         self.staging()?;
+        let Some(&Staging { beside, copied, .. }) = self.staging.as_ref() else { return Ok(()) };
+        self.write_staged(address, bytes, beside)?;
+        let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+        // SAFETY: streams and event live until this is dropped.
+        unsafe {
+            event::record(copied, beside)
+                .and_then(|()| stream::wait_event(self.stream, copied, flags))
+                .map_err(|error| said("waiting for a copy", error))
+        }
+    }
+
+    fn write_staged(
+        &mut self,
+        address: u64,
+        bytes: &[u8],
+        stream: sys::CUstream,
+    ) -> Result<(), Said> {
         let Self { staging, watch, .. } = self;
-        let Some(Staging { memory, done, next }) = staging else { return Ok(()) };
+        let Some(Staging { memory, done, next, .. }) = staging else { return Ok(()) };
         let mut at = address;
         for chunk in bytes.chunks(PART) {
             let (part, over) = (*next, done[*next]);
@@ -300,7 +323,9 @@ impl Driver {
             let memory = unsafe { result::malloc_host(PARTS * PART, 0) }.map_err(failed)?;
             let new = || event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING);
             let done = (0..PARTS).map(|_| new().map_err(failed)).collect::<Result<_, _>>()?;
-            self.staging = Some(Staging { memory, done, next: 0 });
+            let beside = stream::create(stream::StreamKind::NonBlocking).map_err(failed)?;
+            let copied = new().map_err(failed)?;
+            self.staging = Some(Staging { memory, done, next: 0, beside, copied });
         }
         Ok(())
     }
@@ -479,9 +504,10 @@ impl Drop for Driver {
         let _ = self.unregister();
         // SAFETY: everything was made by this one and nothing of it is used again.
         unsafe {
-            if let Some(Staging { memory, done, .. }) = self.staging.take() {
+            if let Some(Staging { memory, done, beside, copied, .. }) = self.staging.take() {
                 let _ = result::free_host(memory);
-                for event in done {
+                let _ = stream::destroy(beside);
+                for event in done.into_iter().chain([copied]) {
                     let _ = event::destroy(event);
                 }
             }

@@ -1,8 +1,7 @@
 //! What a pass is about: its spans on the host, and their tables in device memory.
 //!
-//! All tables of a pass lie in one piece of memory and are copied there at once. Where each begins
-//! follows from the number of spans and rows alone, so that a round of the same kind has the same
-//! addresses.
+//! All tables of a pass lie in one piece of memory, angles behind the others. Where each begins follows
+//! from the number of spans and rows alone, so that a round of the same kind has the same addresses.
 
 use finback_ops::{
     BLOCK_POSITIONS, Frequencies, Limits, ModelSpec, OpsError, Rows, Span, in_parts, share,
@@ -12,6 +11,9 @@ use crate::memory::Memory;
 
 /// Words of a row in the row table.
 pub const ROW_WORDS: usize = 8;
+
+/// Bytes and the address that they go to.
+pub type Write = (u64, Vec<u8>);
 
 /// One span of the batch.
 #[derive(Debug, Clone)]
@@ -40,6 +42,8 @@ pub struct Closing {
     pub ratio: usize,
     /// The row at which each group closes, ascending.
     pub rows: Vec<usize>,
+    /// The first position of each group.
+    positions: Vec<usize>,
     /// Groups with the ones that only fill up: as many for any pass of this kind.
     pub count: usize,
     /// Members of each group, `ratio` u32.
@@ -87,6 +91,7 @@ pub struct Batch {
     known: Vec<Vec<u32>>,
     base: u64,
     bytes: Vec<u8>,
+    turned: Vec<u8>,
     half: usize,
     packed: PackedBytes,
     slots: usize,
@@ -95,12 +100,12 @@ pub struct Batch {
     ahead: [Turns; 2],
 }
 
-/// Cosines and sines of consecutive positions, made before they are wanted.
+/// Bytes of the cosines and sines of consecutive positions, made before they are wanted.
 #[derive(Default)]
 struct Turns {
     first: usize,
-    cos: Vec<f32>,
-    sin: Vec<f32>,
+    cos: Vec<u8>,
+    sin: Vec<u8>,
 }
 
 /// Positions that are worth a thread.
@@ -117,26 +122,31 @@ impl Turns {
         write: impl Fn(usize, &mut [f32], &mut [f32]) + Sync,
     ) {
         self.first = first;
-        self.cos.resize(count * half, 0.0);
-        self.sin.resize(count * half, 0.0);
-        let parts = self.cos.chunks_mut(each * half).zip(self.sin.chunks_mut(each * half));
+        let row = 4 * half;
+        self.cos.resize(count * row, 0);
+        self.sin.resize(count * row, 0);
+        let parts = self.cos.chunks_mut(each * row).zip(self.sin.chunks_mut(each * row));
         in_parts(parts.enumerate(), |(part, (cos, sin))| {
-            let rows = cos.chunks_exact_mut(half).zip(sin.chunks_exact_mut(half));
-            (first + part * each..)
-                .zip(rows)
-                .for_each(|(position, (cos, sin))| write(position, cos, sin));
+            let rows = cos.chunks_exact_mut(row).zip(sin.chunks_exact_mut(row));
+            let mut own = vec![0.0; 2 * half];
+            let (own_cos, own_sin) = own.split_at_mut(half);
+            for (position, (cos, sin)) in (first + part * each..).zip(rows) {
+                write(position, own_cos, own_sin);
+                put(cos, own_cos);
+                put(sin, own_sin);
+            }
         });
     }
 
     /// Whether all these positions are here.
     fn has(&self, first: usize, count: usize, half: usize) -> bool {
-        self.first <= first && (first + count) * half <= self.first * half + self.cos.len()
+        self.first <= first && 4 * half * (first + count - self.first) <= self.cos.len()
     }
 
     /// Those of a position, where they are here.
-    fn of(&self, position: usize, half: usize) -> Option<(&[f32], &[f32])> {
-        let at = position.checked_sub(self.first)? * half;
-        Some((self.cos.get(at..at + half)?, self.sin.get(at..at + half)?))
+    fn of(&self, position: usize, half: usize) -> Option<[&[u8]; 2]> {
+        let at = position.checked_sub(self.first)? * 4 * half;
+        Some([self.cos.get(at..at + 4 * half)?, self.sin.get(at..at + 4 * half)?])
     }
 }
 
@@ -178,6 +188,7 @@ impl Batch {
             known: vec![Vec::new(); limits.slots],
             base: memory.take((limits.rows * most + 8 * tables) as u64)?,
             bytes: Vec::new(),
+            turned: Vec::new(),
             half,
             packed,
             slots: limits.slots,
@@ -209,13 +220,13 @@ impl Batch {
     }
 
     /// Takes the spans of a pass; `compressed` are the frequencies of layers with a ratio, where the
-    /// pass has such layers. What is to be written where comes back.
+    /// pass has such layers. What is to be written where comes back: the angles, and all else.
     pub fn begin(
         &mut self,
         spans: &[Span<'_>],
         window: &Frequencies,
         compressed: Option<&Frequencies>,
-    ) -> Vec<(u64, Vec<u8>)> {
+    ) -> (Write, Vec<Write>) {
         let mut writes = Vec::new();
         self.spans.clear();
         self.rows = 0;
@@ -252,34 +263,40 @@ impl Batch {
         self.tokens = table.words(self.spans.iter().flat_map(|span| span.tokens.iter().copied()));
         let positions =
             || self.spans.iter().flat_map(|span| (0..span.tokens.len()).map(|i| span.start + i));
+        if compressed.is_some() {
+            let (slots, trash, packed) = (self.slots, self.trash, self.packed);
+            let pool = Pool { slots, trash, known: &self.known, packed };
+            for closing in &mut self.closing {
+                closing.fill(&self.spans, &mut table, &pool);
+            }
+        }
+        let behind = table.here();
+        let mut turned = std::mem::take(&mut self.turned);
+        turned.clear();
+        let mut table = Table { base: behind, bytes: &mut turned };
         let [ahead, ahead_compressed] = &self.ahead;
         let from = Angles { frequencies: window, ahead };
-        self.window = table.angles(positions(), self.rows, from, self.half);
+        self.window = table.angles(positions, from, self.half);
         if let Some(compressed) = compressed {
             let from = Angles { frequencies: compressed, ahead: ahead_compressed };
-            self.compressed = table.angles(positions(), self.rows, from, self.half);
-            for closing in &mut self.closing {
-                closing.fill(
-                    &self.spans,
-                    &mut table,
-                    from,
-                    self.half,
-                    &Pool {
-                        slots: self.slots,
-                        trash: self.trash,
-                        known: &self.known,
-                        packed: self.packed,
-                    },
-                );
+            self.compressed = table.angles(positions, from, self.half);
+            for closing in self.closing.iter_mut().filter(|closing| closing.ratio > 1) {
+                let positions = || closing.positions.iter().copied();
+                (closing.cos, closing.sin) = table.angles(positions, from, self.half);
             }
         }
         writes.push((self.base, bytes));
-        writes
+        ((behind, turned), writes)
     }
 
     /// Takes back what [`Batch::begin`] gave, to fill it again.
-    pub fn reuse(&mut self, mut writes: Vec<(u64, Vec<u8>)>) {
+    pub fn reuse(&mut self, mut writes: Vec<Write>) {
         self.bytes = writes.pop().unwrap_or_default().1;
+    }
+
+    /// Takes back the angles that [`Batch::begin`] gave.
+    pub fn reuse_angles(&mut self, (_, angles): Write) {
+        self.turned = angles;
     }
 
     /// Forgets which block tables were written, after a copy that failed.
@@ -298,20 +315,14 @@ struct Pool<'a> {
 }
 
 impl Closing {
-    fn fill(
-        &mut self,
-        spans: &[SpanRows],
-        table: &mut Table<'_>,
-        from: Angles<'_>,
-        half: usize,
-        pool: &Pool<'_>,
-    ) {
+    fn fill(&mut self, spans: &[SpanRows], table: &mut Table<'_>, pool: &Pool<'_>) {
         let (ratio, per_block) = (self.ratio, BLOCK_POSITIONS / self.ratio);
         // Raw rows of open groups lie in front of the pass's own.
         let open = pool.slots * (ratio - 1);
         self.rows.clear();
+        self.positions.clear();
         self.count = 0;
-        let (mut members, mut places, mut positions) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut members, mut places) = (Vec::new(), Vec::new());
         for span in spans {
             self.count += span.tokens.len().div_ceil(ratio);
             for i in 0..span.tokens.len() {
@@ -321,7 +332,7 @@ impl Closing {
                 }
                 self.rows.push(span.first + i);
                 let group = position / ratio;
-                positions.push(group * ratio);
+                self.positions.push(group * ratio);
                 members.extend((group * ratio..=position).map(|member| {
                     let row = match member.checked_sub(span.start) {
                         Some(own) => open + span.first + own,
@@ -335,15 +346,11 @@ impl Closing {
         }
         members.resize(self.count * ratio, 0);
         places.resize(self.count, (pool.trash * per_block) as u64);
-        positions.resize(self.count, 0);
+        self.positions.resize(self.count, 0);
         self.members = table.words(members.into_iter());
         let bytes = |of: usize| places.iter().map(move |place| place * of as u64);
         self.row_places = table.longs(bytes(pool.packed.row));
         self.key_places = table.longs(bytes(pool.packed.key));
-        (self.cos, self.sin) = match ratio {
-            1 => (0, 0),
-            _ => table.angles(positions.into_iter(), self.count, from, half),
-        };
     }
 }
 
@@ -371,30 +378,30 @@ impl Table<'_> {
         at
     }
 
-    /// Cosines and sines of each of `count` positions.
-    fn angles(
+    /// Cosines of each position, then their sines.
+    fn angles<I: Iterator<Item = usize>>(
         &mut self,
-        positions: impl Iterator<Item = usize>,
-        count: usize,
+        positions: impl Fn() -> I,
         from: Angles<'_>,
         half: usize,
     ) -> (u64, u64) {
-        let (at, start) = (self.here(), self.bytes.len());
-        let bytes = (4 * count * half).next_multiple_of(8);
-        self.bytes.resize(start + 2 * bytes, 0);
-        let (cos, sin) = self.bytes[start..].split_at_mut(bytes);
-        let rows = cos.chunks_exact_mut(4 * half).zip(sin.chunks_exact_mut(4 * half));
         let mut own = vec![0.0; 2 * half];
-        let (own_cos, own_sin) = own.split_at_mut(half);
-        for (position, (cos, sin)) in positions.zip(rows) {
-            let turns = from.ahead.of(position, half).unwrap_or_else(|| {
-                from.frequencies.write(position, own_cos, own_sin);
-                (own_cos, own_sin)
-            });
-            put(cos, turns.0);
-            put(sin, turns.1);
-        }
-        (at, at + bytes as u64)
+        let mut bytes = vec![0; 4 * half];
+        let [cos, sin] = [0, 1].map(|which| {
+            let at = self.here();
+            for position in positions() {
+                if let Some(made) = from.ahead.of(position, half) {
+                    self.bytes.extend_from_slice(made[which]);
+                    continue;
+                }
+                let (cos, sin) = own.split_at_mut(half);
+                from.frequencies.write(position, cos, sin);
+                put(&mut bytes, &own[which * half..][..half]);
+                self.bytes.extend_from_slice(&bytes);
+            }
+            at
+        });
+        (cos, sin)
     }
 }
 
@@ -422,7 +429,10 @@ mod tests {
             for position in 30..50 {
                 let (mut cos, mut sin) = ([0.0; 4], [0.0; 4]);
                 write(position, &mut cos, &mut sin);
-                assert_eq!(turns.of(position, 4), Some((&cos[..], &sin[..])), "{each} a thread");
+                let bytes = |x: [f32; 4]| x.map(f32::to_ne_bytes).concat();
+                let wanted = [bytes(cos), bytes(sin)];
+                let found = turns.of(position, 4).unwrap();
+                assert_eq!(found, [&wanted[0][..], &wanted[1][..]], "{each} a thread");
             }
             assert!(turns.of(29, 4).is_none() && turns.of(50, 4).is_none());
             assert!(turns.has(30, 20, 4) && !turns.has(29, 2, 4) && !turns.has(49, 2, 4));

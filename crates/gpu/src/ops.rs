@@ -9,7 +9,7 @@ use finback_ops::{
     Sampling, Site, Span, Stage, TableRows,
 };
 
-use crate::batch::Batch;
+use crate::batch::{Batch, Write};
 use crate::hosted::Hosted;
 use crate::parts::Parts;
 use crate::products::Products;
@@ -41,6 +41,8 @@ pub struct GpuOps {
     pub(crate) state: State,
     pub(crate) work: Work,
     pub(crate) batch: Batch,
+    /// Angles of the pass that were not written yet.
+    pub(crate) turned: Option<Write>,
     pub(crate) tables: Tables,
     pub(crate) stage: Stage,
     /// Table rows that the last [`Ops::engram`] read.
@@ -101,7 +103,8 @@ impl GpuOps {
         // What is not read any more need not be expanded.
         self.pending = None;
         let compressed = compressed.then_some(&self.compressed_frequencies);
-        let writes = self.batch.begin(spans, &self.window_frequencies, compressed);
+        let (angles, writes) = self.batch.begin(spans, &self.window_frequencies, compressed);
+        self.turned = Some(angles);
         for (at, bytes) in &writes {
             if let Err(error) = self.queue.write(*at, bytes) {
                 self.batch.forget();
@@ -109,6 +112,14 @@ impl GpuOps {
             }
         }
         self.batch.reuse(writes);
+        if self.queue.is_taped() { self.write_angles() } else { Ok(()) }
+    }
+
+    /// Writes the pass's angles, where that is still to be done: a long pass begins without them.
+    pub(crate) fn write_angles(&mut self) -> OpsResult {
+        let Some(angles) = self.turned.take() else { return Ok(()) };
+        self.queue.write_beside(angles.0, &angles.1)?;
+        self.batch.reuse_angles(angles);
         Ok(())
     }
 }

@@ -54,6 +54,10 @@ impl Queue {
     pub fn begin(&mut self, rows: usize) -> OpsResult {
         self.flush()?;
         self.taped = rows <= self.taped_rows;
+        if !self.taped {
+            // What is copied beside this pass's launches lies where those before may still read.
+            self.wait()?;
+        }
         self.first = true;
         self.passes += 1;
         Ok(())
@@ -135,6 +139,15 @@ impl Queue {
             return Ok(());
         }
         let done = self.device.write(address, bytes);
+        done.map_err(|error| failed(self.device.name(), "a copy to the device", &error))
+    }
+
+    /// Writes bytes where no launch of this pass has read; those of a long pass may run meanwhile.
+    pub fn write_beside(&mut self, address: u64, bytes: &[u8]) -> OpsResult {
+        if self.taped {
+            return self.write(address, bytes);
+        }
+        let done = self.device.write_beside(address, bytes);
         done.map_err(|error| failed(self.device.name(), "a copy to the device", &error))
     }
 

@@ -282,6 +282,7 @@ impl GpuOps {
             wide,
             parts,
             pending: None,
+            turned: None,
             hosted,
             weights,
             state,

@@ -47,6 +47,15 @@ pub trait Device: Send {
     /// Memory that was not allocated, or the device's own failure.
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), DeviceError>;
 
+    /// Copies `bytes` to an address that no launch since the last [`Device::finish`] uses: those may run
+    /// meanwhile, later ones find the bytes. They may change on return.
+    ///
+    /// # Errors
+    /// As [`Device::write`].
+    fn write_beside(&mut self, address: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.write(address, bytes)
+    }
+
     /// Waits for every launch before and copies device memory to `out`.
     ///
     /// # Errors

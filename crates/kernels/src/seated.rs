@@ -52,6 +52,10 @@ impl Device for Seated {
         self.device.write(address, bytes)
     }
 
+    fn write_beside(&mut self, address: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.device.write_beside(address, bytes)
+    }
+
     fn read(&mut self, address: u64, out: &mut [u8]) -> Result<(), DeviceError> {
         self.device.read(address, out)
     }

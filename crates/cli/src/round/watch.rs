@@ -135,6 +135,9 @@ impl Device for Watched {
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         self.0.lock().device.write(address, bytes)
     }
+    fn write_beside(&mut self, address: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.0.lock().device.write_beside(address, bytes)
+    }
     fn read(&mut self, address: u64, out: &mut [u8]) -> Result<(), DeviceError> {
         self.0.lock().device.read(address, out)
     }

@@ -66,6 +66,7 @@ impl GpuOps {
         rows: &Rows,
         q_norm: Option<u64>,
     ) -> OpsResult {
+        self.write_angles()?;
         let (d, round) = (&self.spec.dims, self.spec.numerics.round_stores);
         let (dim, rank) = (d.head_dim, d.q_rank);
         let (cos, sin) = self.angles(layer, rows.start);
@@ -100,6 +101,7 @@ impl GpuOps {
 
     pub(crate) fn compress_step(&mut self, layer: usize, rows: Rows) -> OpsResult {
         self.check_rows("compress", &rows)?;
+        self.write_angles()?;
         let spec = self.spec.clone();
         let target = spec.layer(layer);
         let (Some(source), Some(weights)) = (target.source, &self.weights.layers[layer].compressor)

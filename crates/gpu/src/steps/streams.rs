@@ -104,8 +104,8 @@ impl GpuOps {
             let row = self.table_rows[at / blocks];
             return Err(OpsError::nan_scale(&table.table_scale, &format!("row {row}")));
         }
-        self.queue.write(self.work.table_codes[table.which].at, codes)?;
-        self.queue.write(self.work.table_scales[table.which].at, scales)?;
+        self.queue.write_beside(self.work.table_codes[table.which].at, codes)?;
+        self.queue.write_beside(self.work.table_scales[table.which].at, scales)?;
         self.table_read = read;
         Ok(())
     }
