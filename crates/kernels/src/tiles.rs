@@ -182,7 +182,7 @@ impl Tiles {
             _ => false,
         };
         let whole = inputs > 0 && inputs.is_multiple_of(TILE_INPUTS) && outputs > 0;
-        let slices = (stored && whole).then(|| slices(inputs / TILE_INPUTS)).flatten()?;
+        let slices = (stored && whole).then(|| slices(format, inputs / TILE_INPUTS)).flatten()?;
         Some(Self { format, inputs, outputs, slices })
     }
 
@@ -405,11 +405,13 @@ pub fn is_in_turn(kernel: &Kernel) -> bool {
     [Way::Few, Way::Some, Way::Pair].iter().any(|way| way.names().contains(&kernel.name))
 }
 
-/// Slices of a sum of so many steps: the most of up to 16 equal ones, of 3 to 16 steps each.
-fn slices(steps: usize) -> Option<usize> {
-    let fits = |slices: &usize| steps.is_multiple_of(*slices) && steps / slices <= 16;
-    let long = (1..=WARPS).rev().filter(fits).find(|slices| steps / slices >= 3);
-    long.or_else(|| Some(1).filter(fits))
+/// Slices of a sum of so many steps: the most of 16, 8, 4 or 2 equal ones of at least 3 steps, or one; each of up to
+/// 32 steps, whose scales a warp's lanes hold. Weights of codes take longer ones, as a slice's sums are added.
+fn slices(format: u32, steps: usize) -> Option<usize> {
+    let most = if format == format::BF16 { 16 } else { 8 };
+    let fits = |slices: &usize| *slices <= most && steps.is_multiple_of(*slices);
+    let long = [16, 8, 4, 2].into_iter().filter(fits).find(|slices| steps / slices >= 3);
+    long.or(Some(1)).filter(|slices| steps / slices <= 32)
 }
 
 fn word(size: usize) -> u32 {
@@ -433,12 +435,14 @@ mod tests {
 
     #[test]
     fn sums_are_cut_by_the_weights_shape_alone() {
-        for (inputs, wanted) in [(5120, 16), (8192, 16), (4096, 16), (2304, 12), (1280, 5), (64, 1)]
+        for (inputs, wanted) in
+            [(5120, 8), (8192, 8), (4096, 8), (2304, 4), (1280, 4), (1152, 2), (960, 1), (64, 1)]
         {
-            assert_eq!(slices(inputs / TILE_INPUTS), Some(wanted), "{inputs}");
+            assert_eq!(slices(format::FP4, inputs / TILE_INPUTS), Some(wanted), "{inputs}");
         }
-        // 17 steps are one slice or 17, and neither fits.
-        assert_eq!(slices(17), None);
+        assert_eq!(slices(format::BF16, 5120 / TILE_INPUTS), Some(16));
+        // 33 steps are one slice or 33, and neither fits.
+        assert_eq!(slices(format::FP8, 33), None);
     }
 
     #[test]
@@ -476,8 +480,8 @@ mod tests {
         assert_eq!(kernel(&tiles, 6, &experts(36)), ("tile_fp8_few", 6, [132, 1]));
         assert_eq!(kernel(&tiles, 24, &experts(144)), ("tile_fp8_few", 8, [132, 1]));
         assert_eq!(kernel(&tiles, 40, &experts(240)), ("tile_fp8_many", 40, [132, 1]));
-        // Five slices are not two halves.
-        let odd = Tiles::new(format::FP8, 32, 1280, 64).unwrap();
+        // One slice is not two halves.
+        let odd = Tiles::new(format::FP8, 32, 960, 64).unwrap();
         assert_eq!(kernel(&odd, 24, &Groups::One).0, "tile_fp8_some");
         for rows in 1..=FEW_ROWS {
             for way in [Way::Few, Way::Some, Way::Pair] {

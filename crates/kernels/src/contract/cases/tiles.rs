@@ -30,7 +30,7 @@ pub fn cases() -> Vec<Case> {
         cases.push(product(kind, (512, 40), 8, By::Few));
         cases.push(product(kind, (64, 24), 9, By::Some));
         cases.push(product(kind, (512, 40), 30, By::Some));
-        cases.push(product(kind, (1152, 40), 30, By::Pair));
+        cases.push(product(kind, (1536, 40), 30, By::Pair));
         cases.push(product(kind, (512, 136), 140, By::Many));
         cases.push(grouped(kind, By::Few));
         cases.push(grouped(kind, By::Some));
@@ -38,11 +38,12 @@ pub fn cases() -> Vec<Case> {
         cases.push(grouped(kind, By::Many));
         cases.push(diagonal(kind));
     }
-    // More outputs than are done together; an odd number of steps, more than the ring holds, of the middle size
-    // of experts' pieces and of a large one.
+    // More outputs than are done together, so that a piece begins where another ends, and an odd number of steps, more
+    // than the ring holds; in sizes of experts' pieces that no other case has.
     cases.push(product(format::FP4, (64, 3096), 84, By::Many));
-    cases.push(product(format::FP4, (960, 200), 60, By::Many));
-    cases.push(product(format::FP8, (960, 24), 84, By::Many));
+    cases.push(product(format::FP4, (128, 24), 55, By::Many));
+    cases.push(product(format::FP4, (960, 520), 60, By::Many));
+    cases.push(product(format::FP8, (960, 264), 84, By::Many));
     // More turns of a group than it has places for their sums.
     cases.push(product(format::BF16, (1152, 200), 9, By::Some));
     cases.push(product(format::BF16, (2304, 200), 9, By::Pair));
