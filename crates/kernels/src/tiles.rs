@@ -22,8 +22,10 @@ const WARPS: usize = 16;
 const STAGES: usize = 8;
 /// Most groups of one.
 const MANY_GROUPS: usize = 1024;
-/// What a piece of many rows costs beside its products, in rows times steps.
-const PIECE_BESIDE: usize = 1000;
+/// What a step of a piece of many rows costs beside its products, in rows.
+const STEP_BESIDE: usize = 190;
+/// What such a piece costs beside its steps, in rows times steps.
+const PIECE_BESIDE: usize = 2000;
 /// Shared memory that a group may ask for.
 pub const SHARED: u32 = 232_448;
 /// Shared memory of a product of few rows: what is left of a processor lets the group of a small launch stay
@@ -317,14 +319,16 @@ impl Tiles {
         let (outputs, sizes): (usize, &[usize]) = match (self.format, groups) {
             (format::FP4, _) => (192, &[96]),
             (format::FP8, Groups::Some { .. }) => (128, &[160]),
-            (format::FP8, _) => (128, &[160, 144, 128]),
-            _ => (128, &[128]),
+            (format::FP8, _) => (128, &[160, 144, 128, 96, 64]),
+            (_, Groups::Some { .. }) => (128, &[128]),
+            _ => (128, &[128, 96, 64]),
         };
         // At most so many pieces: how the groups are cut is known on the device.
         let across = self.outputs.div_ceil(outputs) * groups.count();
         let pieces = |most: usize| across * rows.rows.div_ceil(most);
         let turns = |most: usize| pieces(most).div_ceil(width as usize);
-        let cost = |most: &usize| turns(*most) * (self.steps() * most + PIECE_BESIDE);
+        let cost =
+            |most: &usize| turns(*most) * (self.steps() * (most + STEP_BESIDE) + PIECE_BESIDE);
         let most = sizes.iter().copied().min_by_key(cost)?;
         args.chunk = word(most);
         let names = ["tile_fp8_many", "tile_fp4_many", "tile_bf16_many"];
@@ -424,13 +428,24 @@ mod tests {
 
     #[test]
     fn pieces_of_many_rows_fill_a_launchs_turns() {
-        let most = |inputs, outputs| {
-            let tiles = Tiles::new(format::FP8, 32, inputs, outputs).unwrap();
-            let rows = Rows { rows: 4096, ..Rows::default() };
-            tiles.many(0, &rows, &Groups::One, 132).unwrap().1.chunk
+        let most = |format, inputs, outputs, rows, width| {
+            let tiles = Tiles::new(format, 32, inputs, outputs).unwrap();
+            let rows = Rows { rows, ..Rows::default() };
+            tiles.many(0, &rows, &Groups::One, width).unwrap().1.chunk
         };
         // 26 parts of the rows, times 40 columns, are 7.9 turns of 132 groups; times 36 they are 7.1, where 29 are 7.9.
-        assert_eq!((most(8192, 5120), most(5120, 4608)), (160, 144));
+        assert_eq!(most(format::FP8, 8192, 5120, 4096, 132), 160);
+        assert_eq!(most(format::FP8, 5120, 4608, 4096, 132), 144);
+        // One turn, as full as can be.
+        assert_eq!(most(format::FP8, 8192, 5120, 256, 132), 96);
+        assert_eq!(most(format::BF16, 5120, 384, 4096, 132), 96);
+        // The contract has a case of each size.
+        for (outputs, rows, wanted) in
+            [(136, 140, 144), (24, 190, 96), (200, 250, 128), (24, 84, 64)]
+        {
+            assert_eq!(most(format::FP8, 64, outputs, rows, 2), wanted, "{outputs} {rows}");
+        }
+        assert_eq!(most(format::BF16, 64, 24, 250, 2), 128);
     }
 
     #[test]

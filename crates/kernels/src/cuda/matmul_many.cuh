@@ -465,9 +465,10 @@ template <u32 F> DEVICE void many(const TileArgs& args) {
             if (F == FORMAT_FP4 && rows <= 32u) many_multiply<F, 32u>(args, ring, own, at, exponents);
             else if (F == FORMAT_FP4 && rows <= 48u) many_multiply<F, 48u>(args, ring, own, at, exponents);
             else if (F == FORMAT_FP4 && rows <= 56u) many_multiply<F, 56u>(args, ring, own, at, exponents);
-            else if (F == FORMAT_FP4 && rows <= 64u) many_multiply<F, 64u>(args, ring, own, at, exponents);
+            else if (rows <= 64u) many_multiply<F, 64u>(args, ring, own, at, exponents);
             else if (F == FORMAT_FP4 && rows <= 72u) many_multiply<F, 72u>(args, ring, own, at, exponents);
             else if (F == FORMAT_FP4 && rows <= 80u) many_multiply<F, 80u>(args, ring, own, at, exponents);
+            else if (F != FORMAT_FP4 && rows <= 96u) many_multiply<F, 96u>(args, ring, own, at, exponents);
             else if (F == FORMAT_FP8 && rows <= 128u) many_multiply<F, 128u>(args, ring, own, at, exponents);
             else if (F == FORMAT_FP8 && rows <= 144u) many_multiply<F, 144u>(args, ring, own, at, exponents);
             else many_multiply<F, many_rows<F>()>(args, ring, own, at, exponents);

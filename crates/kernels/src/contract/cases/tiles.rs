@@ -45,6 +45,10 @@ pub fn cases() -> Vec<Case> {
     cases.push(product(format::FP4, (128, 24), 55, By::Many));
     cases.push(product(format::FP4, (960, 520), 60, By::Many));
     cases.push(product(format::FP8, (960, 264), 84, By::Many));
+    // Pieces of the other sizes.
+    cases.push(product(format::FP8, (64, 24), 190, By::Many));
+    cases.push(product(format::FP8, (64, 200), 250, By::Many));
+    cases.push(product(format::BF16, (64, 24), 250, By::Many));
     // More turns of a group than it has places for their sums.
     cases.push(product(format::BF16, (1152, 200), 9, By::Some));
     cases.push(product(format::BF16, (2304, 200), 9, By::Pair));
