@@ -53,7 +53,7 @@ pub struct Attend {
     pub scores: &'static Kernel,
     /// Its outputs, 16 heads and 64 channels a group.
     pub mix: &'static Kernel,
-    /// Both for 64 heads of a row.
+    /// Both for 64 heads of rows.
     pub many: &'static Kernel,
     /// Scores of few rows.
     pub room: Buf,
@@ -142,10 +142,16 @@ impl Attend {
         rows <= FEW_ROWS
     }
 
-    /// Groups of a row in the two launches for few rows, and in the one for many.
-    pub fn groups(heads: usize) -> [u32; 3] {
-        let (dim, of, keys, _) = ATTEND;
-        [heads / 16 * (keys / 64), heads / 16 * (dim / 64), heads / of].map(word)
+    /// Groups of a row in the two launches for few rows.
+    pub fn groups(heads: usize) -> [u32; 2] {
+        let (dim, _, keys, _) = ATTEND;
+        [heads / 16 * (keys / 64), heads / 16 * (dim / 64)].map(word)
+    }
+
+    /// The grid of the launch for many rows, whose groups take rows one after another.
+    pub fn grid_of_many(heads: usize, rows: usize, width: u32) -> [u32; 2] {
+        let parts = word(heads / ATTEND.1);
+        [word(rows).min((width / parts).max(1)), parts]
     }
 }
 

@@ -257,7 +257,7 @@ args! {
         q: addr, cos: addr, sin: addr, sinks: addr, ring: addr, fresh: addr, pool: addr,
         rows: addr, blocks: addr, picks: addr, n_picks: addr, scores: addr, out: addr,
         heads: u32, window: u32, ring_rows: u32, blocks_stride: u32, rows_per_block: u32,
-        picks_stride: u32, draft: u32, known: u32, scale: f32, pad: u32,
+        picks_stride: u32, draft: u32, known: u32, scale: f32, row_count: u32,
     }
     /// `cuda/select.cuh`, `tile_index_scores`.
     TileIndexArgs {

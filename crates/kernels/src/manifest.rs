@@ -153,8 +153,8 @@ kernels! {
         tile_bf16_pair: TileArgs, 512, FEW_SHARED;
         tile_bf16_many: TileArgs, 384, SHARED;
         tile_attend_scores: TileAttendArgs, 256, 0;
-        tile_attend_mix: TileAttendArgs, 512, 109_120;
-        tile_attend_many: TileAttendArgs, 256, 232_448;
+        tile_attend_mix: TileAttendArgs, 512, 110_400;
+        tile_attend_many: TileAttendArgs, 512, 231_424;
         tile_index_scores: TileIndexArgs, 512, 0;
         tile_index_many: TileIndexArgs, 384, 136_192;
         tile_topk: TileTopkArgs, 1024, 98_304;

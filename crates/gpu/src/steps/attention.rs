@@ -269,11 +269,12 @@ impl GpuOps {
             // Products write neither keys nor picks.
             known: u32::from(self.queue.last().is_some_and(is_in_turn)),
             scale: (d.head_dim as f32).sqrt().recip(),
-            pad: 0,
+            row_count: n,
         };
-        let [scores, mix, many] = Attend::groups(d.heads);
+        let [scores, mix] = Attend::groups(d.heads);
         if !Attend::is_few(rows.len()) {
-            return self.queue.push(wide.many, &args, [many, n]);
+            let grid = Attend::grid_of_many(d.heads, rows.len(), self.products.width());
+            return self.queue.push(wide.many, &args, grid);
         }
         self.queue.push(wide.scores, &args, [scores, n])?;
         self.queue.push(wide.mix, &args, [mix, n])

@@ -2,15 +2,16 @@
 // sixteens: the sum of attend.h, its queries rotated first and its outputs rotated back.
 //
 // A score is one chain of 32 products of 16 channels: step 4 j + i of lane (g, t) takes words 2 i and
-// 2 i + 1 of its channels 64 j + 16 t on. e_k = exp(s_k - m) with m over all keys and the sink; lane l
-// of 32 adds the e of keys k % 32 == l ascending, then warp_sum, then the sink's share. A weight enters
-// the mix as two bf16, e to the nearest and what is left of it to the nearest: 17 bits. A channel is one
-// chain over the keys ascending, 16 a step, the high parts of a step before its low ones. Keys are counted
-// with the window's part filled up to a multiple of 32 by keys of no weight.
+// 2 i + 1 of its channels 64 j + 16 t on. Keys are counted with the window's part filled up to a multiple of 32
+// by keys of no weight, and taken 32 at a time. A head's top is its sink at first; before 32 keys whose most
+// score is over 8 above it, it becomes that, and the sums so far are multiplied by exp(old - new). e_k = exp(s_k -
+// top). Of 32 keys the e of those 1, 8 and 16 apart are added, which leaves four sums; at the end those of keys 2
+// and 4 apart are, then the sink's share. A weight enters the mix as two bf16, e to the nearest and what is left of it to the nearest: 17 bits. A channel is one
+// chain over the keys ascending, 16 a step, the high parts of a step before its low ones.
 //
 // Few rows take two launches: `tile_attend_scores`, a group for 16 heads and 64 keys of a row, and
-// `tile_attend_mix`, a group for 16 heads and 64 channels. Many rows take `tile_attend_many`, a group
-// for 64 heads of a row. Both do exactly these chains, so a row has the same bits in both.
+// `tile_attend_mix`, a group for 16 heads and 64 channels. Many rows take `tile_attend_many`. Both do exactly
+// these chains, so a row has the same bits in both.
 #pragma once
 
 #define TILE_DIM 512u
@@ -162,20 +163,42 @@ DEVICE u32 split_weight(float e) {
 // e^x by the device's own power of two: a relative error of 2^-22 and of |x| 2^-24.
 DEVICE float exp_fast(float x) { return exp2_fast(x * 1.44269504088896340736f); }
 
+// What `rank_of` made a rank of.
+DEVICE float score_of(u32 rank) {
+    return rank == 0 ? -infinity() : AS_FLOAT(rank & 0x80000000u ? rank ^ 0x80000000u : ~rank);
+}
+
+// A head's top follows the most of each 32 scores only where they are much above it: what its sums so far are
+// multiplied by.
+#define TILE_RISE 8.0f
+DEVICE float rise(float& top, float most) {
+    if (!(most > top + TILE_RISE)) return 1.0f;
+    const float shrink = exp_fast(top - most);
+    top = most;
+    return shrink;
+}
+DEVICE float first_top(float sink) { return PLANTED(FAULT_ATTEND_NO_SINK) ? -1e30f : sink; }
+DEVICE float one_over(float sum, float sink, float top) {
+    return 1.0f / (sum + (PLANTED(FAULT_ATTEND_NO_SINK) ? 0.0f : exp_fast(sink - top)));
+}
+
 // The weights of one head from its scores, lane l's being keys l, l + 32, .. and minus infinity where there
-// is no key; gives 1 / the divisor.
-DEVICE float tile_weights(float* s, float sink) {
-    float top = PLANTED(FAULT_ATTEND_NO_SINK) ? -1e30f : sink;
-#pragma unroll
-    for (u32 i = 0; i < TILE_KEYS / 32u; i++) top = max_of(s[i], top);
-    for (u32 apart = 16u; apart > 0; apart /= 2u) top = max_of(SHUFFLE_XOR(top, apart), top);
-    float sum = 0.0f;
+// is no key; lane i keeps what the sums before the i-th 32 keys are multiplied by. Gives 1 / the divisor.
+DEVICE float tile_weights(float* s, float sink, float& shrink) {
+    float top = first_top(sink), sum = 0.0f;
 #pragma unroll
     for (u32 i = 0; i < TILE_KEYS / 32u; i++) {
+        const float by = rise(top, score_of(WARP_MAX(rank_of(s[i]))));
         s[i] = exp_fast(s[i] - top);
-        sum = sum + s[i];
+        float part = s[i] + SHUFFLE_XOR(s[i], 1u);
+        part = part + SHUFFLE_XOR(part, 8u);
+        part = part + SHUFFLE_XOR(part, 16u);
+        sum = sum * by + part;
+        if (LANE % 32u == i) shrink = by;
     }
-    return 1.0f / (warp_sum(sum) + (PLANTED(FAULT_ATTEND_NO_SINK) ? 0.0f : exp_fast(sink - top)));
+    sum = sum + SHUFFLE_XOR(sum, 2u);
+    sum = sum + SHUFFLE_XOR(sum, 4u);
+    return one_over(sum, sink, top);
 }
 
 // Where the weight of a key of a head lies in its shared rows: lanes of a load meet no bank twice.
@@ -278,7 +301,7 @@ CUDA_KERNEL_BY_ITSELF(tile_attend_scores, TileAttendArgs, 256) {
 #define MIX_CHANNELS 64u
 #define MIX_PART 128u
 #define MIX_KEYS (4u * MIX_PART)
-#define MIX_SHARED (MIX_KEYS * 128u + 16u * TILE_KEYS * 4u + 64u + TILE_KEYS * 4u)
+#define MIX_SHARED (MIX_KEYS * 128u + 16u * TILE_KEYS * 4u + 64u + TILE_KEYS * 4u + TILE_KEYS / 32u * 64u)
 
 // Lifts a lane's chunk of a key to its place.
 DEVICE void lift_mixed(const Chunk& chunk, const TileKeys& keys, u32 key, u8* tile, u32 x) {
@@ -289,12 +312,12 @@ DEVICE void lift_mixed(const Chunk& chunk, const TileKeys& keys, u32 key, u8* ti
     to[(2u * x + 1u) ^ (key % 8u)] = make_uint4(word[4], word[5], word[6], word[7]);
 }
 
-// Adds the products of S steps of 16 keys to a warp's eight channels.
-template <u32 S> DEVICE void mix_steps(float (&sum)[4], const u32* weights, const u32 (&places)[4], u32 tile) {
+// Adds the products of 32 keys to a warp's eight channels.
+DEVICE void mix_keys(float (&sum)[4], const u32* weights, const u32 (&places)[4], u32 tile) {
     u32 b[4];
     load_transposed(tile, b);
 #pragma unroll
-    for (u32 i = 0; i < S; i++) {
+    for (u32 i = 0; i < 2u; i++) {
         u32 high[4], low[4];
         load_weights(weights, places + 2u * i, high, low);
         multiply(sum, high, b[2u * i], b[2u * i + 1u]);
@@ -308,12 +331,13 @@ CUDA_KERNEL_AHEAD(tile_attend_mix, TileAttendArgs, 512, 2) {
     u32* weights = reinterpret_cast<u32*>(tile + MIX_KEYS * 128u);
     float* divisor = reinterpret_cast<float*>(weights + 16u * TILE_KEYS);
     u32* places = reinterpret_cast<u32*>(divisor + 16);
+    float* shrinks = reinterpret_cast<float*>(places + TILE_KEYS);
     const u32 lane = LANE % 32u, warp = LANE / 32u, g = lane / 4u, t = lane % 4u;
     const u32 blocks16 = args.heads / 16u;
     const u32 head0 = GROUP_X % blocks16 * 16u, slice = GROUP_X / blocks16;
     const u64 row = GROUP_Y;
     const TileKeys keys = tile_keys(args, row);
-    u32 steps = (keys.count + 15u) / 16u;
+    u32 tiles = (keys.count + 31u) / 32u;
     // Keys and picks were there before the scores.
     place_keys<512u>(args, keys, places, LANE);
     const float sink = args.sinks[head0 + warp];
@@ -323,11 +347,11 @@ CUDA_KERNEL_AHEAD(tile_attend_mix, TileAttendArgs, 512, 2) {
     Chunk chunk[PARTS];
 #pragma unroll
     for (u32 i = 0; i < PARTS; i++)
-        if (own + MIX_PART * i < steps * 16u)
+        if (own + MIX_PART * i < tiles * 32u)
             load_chunk(chunk[i], args, own + MIX_PART * i >= keys.padded, places[own + MIX_PART * i], slice * 4u + x);
 #pragma unroll
     for (u32 i = 0; i < PARTS - 1u; i++)
-        if (own + MIX_PART * i < steps * 16u) lift_mixed(chunk[i], keys, own + MIX_PART * i, tile, x);
+        if (own + MIX_PART * i < tiles * 32u) lift_mixed(chunk[i], keys, own + MIX_PART * i, tile, x);
     LAUNCHES_BEFORE();
     {
         const float* from = args.scores + (row * args.heads + head0 + warp) * TILE_KEYS + lane;
@@ -336,7 +360,9 @@ CUDA_KERNEL_AHEAD(tile_attend_mix, TileAttendArgs, 512, 2) {
 #pragma unroll
         for (u32 i = 0; i < TILE_KEYS / 32u; i++)
             s[i] = i * 32u + lane < keys_until(keys, i * 32u) ? from[i * 32u] : -infinity();
-        const float all = tile_weights(s, sink);
+        float shrink = 1.0f;
+        const float all = tile_weights(s, sink, shrink);
+        if (lane < TILE_KEYS / 32u) shrinks[lane * 16u + warp] = shrink;
         if (lane == 0) divisor[warp] = all;
 #pragma unroll
         for (u32 i = 0; i < TILE_KEYS / 32u; i++) to[i * 32u] = split_weight(s[i]);
@@ -348,26 +374,28 @@ CUDA_KERNEL_AHEAD(tile_attend_mix, TileAttendArgs, 512, 2) {
     u32 places_in[4];
 #pragma unroll
     for (u32 i = 0; i < 4u; i++) places_in[i] = weight_at(g, 8u * i + 2u * t);
-    const bool fifth = steps * 16u > MIX_KEYS;
-    if (PLANTED(FAULT_ATTEND_DROPPED_KEY) && steps > 1u) steps -= 1u;
-    const auto mix = [&](u32 step, u32 end) {
+    const bool fifth = tiles * 32u > MIX_KEYS;
+    if (PLANTED(FAULT_ATTEND_DROPPED_KEY) && tiles > 1u) tiles -= 1u;
+    const auto mix = [&](u32 at, u32 end) {
         if (warp >= 8u) return;
-        end = end < steps ? end : steps;
+        end = end < tiles ? end : tiles;
 #pragma unroll 4
-        for (; step + 2u <= end; step += 2u)
-            mix_steps<2u>(sum, weights + step * 16u, places_in, from + step * 16u % MIX_KEYS * 128u);
-        if (step < end) mix_steps<1u>(sum, weights + step * 16u, places_in, from + step * 16u % MIX_KEYS * 128u);
+        for (; at < end; at++) {
+            const float low = shrinks[at * 16u + g], high = shrinks[at * 16u + g + 8u];
+            if (!PLANTED(FAULT_ATTEND_KEPT_SUMS)) sum[0] = sum[0] * low, sum[1] = sum[1] * low, sum[2] = sum[2] * high, sum[3] = sum[3] * high;
+            mix_keys(sum, weights + at * 32u, places_in, from + at * 32u % MIX_KEYS * 128u);
+        }
     };
-    mix(0, MIX_PART / 16u);
+    mix(0, MIX_PART / 32u);
     if (fifth) {
         __syncthreads();
         const u32 key = own + MIX_KEYS;
-        if (key < (keys.count + 15u) / 16u * 16u) lift_mixed(chunk[PARTS - 1u], keys, key, tile, x);
+        if (key < (keys.count + 31u) / 32u * 32u) lift_mixed(chunk[PARTS - 1u], keys, key, tile, x);
     }
-    mix(MIX_PART / 16u, MIX_KEYS / 16u);
+    mix(MIX_PART / 32u, MIX_KEYS / 32u);
     if (fifth) {
         __syncthreads();
-        mix(MIX_KEYS / 16u, TILE_KEYS / 16u);
+        mix(MIX_KEYS / 32u, TILE_KEYS / 32u);
     }
     __syncthreads();
     float* out = reinterpret_cast<float*>(tile);
@@ -392,243 +420,422 @@ CUDA_KERNEL_AHEAD(tile_attend_mix, TileAttendArgs, 512, 2) {
 }
 
 #ifdef HOPPER
-// A tile is 32 keys: for each 64 channels rows of 128 bytes, a key each, whose 16-byte piece p lies at
-// p ^ (key % 8). Word t of piece p is word p of the key's chunk t of those channels, so that the rows are the
-// scores' right operand as they lie, and the mix's by columns.
+// Many rows: a group takes rows one after another, 64 heads of each, by four warpgroups. One brings a row's queries
+// and lifts its keys, tile by tile of 32, into stages of a ring; one makes scores and from them weights; two add
+// the keys by those weights, half of the channels each.
 //
-// Each of the two warpgroups lifts what it multiplies: for the scores every other tile, for the mix its half of
-// the channels of every tile, in two places in turn. So one multiplies while the other lifts.
-#define MANY_BLOCK (32u * 128u)
-#define MANY_TILE (TILE_DIM / 64u * MANY_BLOCK)
+// A tile has for each 64 channels rows of 128 bytes, a key each, whose 16-byte piece p lies at p ^ (key % 8). Word t
+// of piece p is word p of the key's chunk t of those channels, so that the rows are the scores' right operand as
+// they lie, and the mix's by columns. Weights are a row of 128 bytes a head, the high parts before the low ones.
 #define MANY_HEADS 64u
+#define MANY_BLOCK (32u * 128u)
+#define MANY_RING 4u
+#define MANY_STAGE 33792u
+// A stage has a tile, or the queries of 16 heads: rows of floats with what keeps banks apart. Then it has the
+// number of keys of the tile, or of the row's tiles.
+#define MANY_QUERY (TILE_DIM * 4u + 16u)
+#define MANY_COUNT (16u * MANY_QUERY)
+// Steps whose queries lie in shared memory; those of the others are in registers.
+#define MANY_HELD 16u
+// A key as it is stored, with what keeps banks apart; two tiles of those are on their way.
+#define MANY_RAW 576u
+// The weights of a tile, what the sums so far are multiplied by, 1 over the divisors, and whether it is a row's last.
+#define MANY_WEIGHTS 9216u
+#define MANY_SHRINK (MANY_HEADS * 128u)
+#define MANY_DIVISOR (MANY_SHRINK + MANY_HEADS * 4u)
+#define MANY_LAST (MANY_DIVISOR + MANY_HEADS * 4u)
+// Where all of it lies.
+#define MANY_WEIGHTS_AT (MANY_RING * MANY_STAGE)
+#define MANY_QUERIES_AT (MANY_WEIGHTS_AT + 2u * MANY_WEIGHTS)
+#define MANY_RAW_AT (MANY_QUERIES_AT + MANY_HELD / 4u * MANY_HEADS * 128u)
+#define MANY_PLACES_AT (MANY_RAW_AT + 2u * 32u * MANY_RAW)
+#define MANY_FULL_AT (MANY_PLACES_AT + 3u * TILE_KEYS * 4u)
+#define MANY_FREE_AT (MANY_FULL_AT + MANY_RING * 8u)
+#define MANY_WEIGHED_AT (MANY_FREE_AT + MANY_RING * 8u)
+#define MANY_MIXED_AT (MANY_WEIGHED_AT + 16u)
+#define MANY_PLACED_AT (MANY_MIXED_AT + 16u)
+#define MANY_ASKED_AT (MANY_PLACED_AT + 8u)
 
 // Where the mix's right operand begins: 64 columns lie a block apart, eight keys 1024 bytes.
 DEVICE u64 columns_descriptor(u32 at) {
     return u64((at & 0x3ffffu) >> 4) | (u64(MANY_BLOCK / 16u) << 16) | (u64(64u) << 32) | (u64(1u) << 62);
 }
 
-// A lane's part of N blocks of 64 channels: 16 of each, of one key. The codes lie in fours or twos of words, the
-// scales of the key's blocks one after another.
-template <u32 N> struct TilePart {
-    u32 codes[N][4], scales[N], place;
-};
-template <u32 N>
-DEVICE void load_part(TilePart<N>& part, const TileAttendArgs& args, bool pool, u32 place, u32 block) {
-    const u64 at = place & 0x3fffffffu;
-    const u32 t = LANE % 4u;
-    part.place = place;
-    if (pool) {
-        const u8* row = args.pool + at * compressed_bytes(TILE_DIM) + block * 32u + t * 8u;
-        const u8* scales = args.pool + at * compressed_bytes(TILE_DIM) + TILE_DIM / 2u + block * 4u;
-#pragma unroll
-        for (u32 i = 0; i < N; i++) {
-            const uint2 codes = *reinterpret_cast<const uint2*>(row + i * 32u);
-            part.codes[i][0] = codes.x, part.codes[i][1] = codes.y;
-        }
-#pragma unroll
-        for (u32 i = 0; i < N; i += 4u) {
-            const uint4 four = *reinterpret_cast<const uint4*>(scales + i * 4u);
-            part.scales[i] = four.x, part.scales[i + 1u] = four.y, part.scales[i + 2u] = four.z, part.scales[i + 3u] = four.w;
-        }
-    } else {
-        const u8* row = (place >> 30 == KEY_RING ? args.ring : args.fresh) + at * window_bytes(TILE_DIM);
-        const u8* codes = row + block * 64u + t * 16u;
-        const u8* scales = row + TILE_DIM + block * 2u;
-#pragma unroll
-        for (u32 i = 0; i < N; i++) {
-            const uint4 four = *reinterpret_cast<const uint4*>(codes + i * 64u);
-            part.codes[i][0] = four.x, part.codes[i][1] = four.y, part.codes[i][2] = four.z, part.codes[i][3] = four.w;
-        }
-#pragma unroll
-        for (u32 i = 0; i < N; i += 4u) {
-            const uint2 two = *reinterpret_cast<const uint2*>(scales + i * 2u);
-            part.scales[i / 2u] = two.x, part.scales[i / 2u + 1u] = two.y;
-        }
-    }
-}
-template <u32 N, bool POOL> DEVICE void store_kind(const TilePart<N>& part, const u32 (&to)[8]) {
-    const bool none = part.place >> 30 == KEY_NONE;
-    const u32 t = LANE % 4u;
-#pragma unroll
-    for (u32 i = 0; i < N; i++) {
-        u32 word[8];
-        Factor by;
-        if (POOL) {
-            spread_e2m1(part.codes[i][0], word);
-            spread_e2m1(part.codes[i][1], word + 4);
-            by = factor_compressed(__byte_perm(part.scales[i], 0u, 0x4440u | t));
-        } else {
-            spread_e4m3(part.codes[i][0], part.codes[i][1], word);
-            spread_e4m3(part.codes[i][2], part.codes[i][3], word + 4);
-            by = factor_window(__byte_perm(part.scales[i / 2u], 0u, 0x4440u | (i % 2u * 2u + t / 2u)));
-        }
-        if (none) by.scale = 0u;
-        finish_lift<8>(word, by);
-#pragma unroll
-        for (u32 p = 0; p < 8u; p++) store_word(to[p] + i * MANY_BLOCK, word[p]);
-    }
-}
-template <u32 N> DEVICE void store_part(const TilePart<N>& part, bool pool, u8* blocks, u32 key) {
-    u32 to[8];
-#pragma unroll
-    for (u32 p = 0; p < 8u; p++) to[p] = shared_address(blocks) + key * 128u + LANE % 4u * 4u + ((p ^ key % 8u) << 4);
-    if (pool) store_kind<N, true>(part, to);
-    else store_kind<N, false>(part, to);
-}
-
 // What all lanes of a warp have alike, as a word that the compiler knows to be so.
 DEVICE u32 alike(u32 word) { return __shfl_sync(0xffffffffu, word, 0u); }
 
-// The lanes of a warpgroup meet; what they stored may be multiplied.
-DEVICE void group_meets(u32 signal, u32& parity) {
-    copies_shown();
-    warp_arrives<1u>(signal);
-    signal_wait(signal, parity);
-    parity ^= 1u;
+// The place in the ring of the n-th use of a stage, and the signals of that.
+DEVICE u32 many_stage(u32 base, u32 n) { return base + n % MANY_RING * MANY_STAGE; }
+DEVICE u32 many_full(u32 base, u32 n) { return base + MANY_FULL_AT + n % MANY_RING * 8u; }
+DEVICE u32 many_free(u32 base, u32 n) { return base + MANY_FREE_AT + n % MANY_RING * 8u; }
+DEVICE void await_full(u32 base, u32 n) { signal_wait(many_full(base, n), n / MANY_RING % 2u); }
+DEVICE void await_free(u32 base, u32 n) { signal_wait(many_free(base, n), n / MANY_RING % 2u ^ 1u); }
+
+// Tiles of a row, two at least: keys of no weight change nothing.
+DEVICE u32 many_tiles(u32 count) { return count > 32u ? (count + 31u) / 32u : 2u; }
+
+// Asks for a key as it is stored, by four lanes.
+template <bool POOL> DEVICE void copy_key(const u8* row, u32 to) {
+    const u32 pieces = u32(POOL ? compressed_bytes(TILE_DIM) : window_bytes(TILE_DIM)) / 16u;
+    row += LANE % 4u * 16u, to += LANE % 4u * 16u;
+#pragma unroll
+    for (u32 i = 0; i < pieces / 4u; i++) copy16(to + i * 64u, row + i * 64u);
+    if (LANE % 4u < pieces % 4u) copy16(to + pieces / 4u * 64u, row + pieces / 4u * 64u);
 }
 
-// Adds the products of S steps of a tile to half of the channels.
-template <u32 S> DEVICE void add_steps(float (&sum)[128], const u32* weights, const u32* places, u64 b, u32 at) {
-    u32 high[S][4], low[S][4];
+// Lifts a key into its row of a tile, by four lanes: 16 channels of each 64.
+template <bool POOL> DEVICE void lift_key(u32 from, bool there, u32 tile, u32 key) {
+    const u32 t = LANE % 4u;
+    u32 to[8];
 #pragma unroll
-    for (u32 step = 0; step < S; step++) load_weights(weights, places + 2u * step, high[step], low[step]);
-    group_begin();
+    for (u32 p = 0; p < 8u; p++) to[p] = tile + key * 128u + t * 4u + ((p ^ key % 8u) << 4);
 #pragma unroll
-    for (u32 step = 0; step < S; step++) {
-        multiply_columns(sum, high[step], b + step * 128u, at + step > 0);
-        multiply_columns(sum, low[step], b + step * 128u, true);
+    for (u32 block0 = 0; block0 < 8u; block0 += 4u) {
+        u32 codes[4][4], scales[4];
+        if (POOL) {
+#pragma unroll
+            for (u32 i = 0; i < 4u; i++) load_pair(from + (block0 + i) * 32u + t * 8u, codes[i]);
+            load_words(from + TILE_DIM / 2u + block0 * 4u, scales);
+        } else {
+#pragma unroll
+            for (u32 i = 0; i < 4u; i++) load_words(from + (block0 + i) * 64u + t * 16u, codes[i]);
+            load_pair(from + TILE_DIM + block0 * 2u, scales);
+        }
+#pragma unroll
+        for (u32 i = 0; i < 4u; i++) {
+            u32 word[8];
+            Factor by;
+            if (POOL) {
+                spread_e2m1(codes[i][0], word);
+                spread_e2m1(codes[i][1], word + 4);
+                by = factor_compressed(__byte_perm(scales[i], 0u, 0x4440u | t));
+            } else {
+                spread_e4m3(codes[i][0], codes[i][1], word);
+                spread_e4m3(codes[i][2], codes[i][3], word + 4);
+                by = factor_window(__byte_perm(scales[i / 2u], 0u, 0x4440u | (i % 2u * 2u + t / 2u)));
+            }
+            if (!there) by.scale = 0u;
+            finish_lift<8>(word, by);
+#pragma unroll
+            for (u32 p = 0; p < 8u; p++) store_word(to[p] + (block0 + i) * MANY_BLOCK, word[p]);
+        }
     }
-    group_commit();
 }
 
-CUDA_FULL_KERNEL(tile_attend_many, TileAttendArgs, 256) {
-    LAUNCH_SHARED(__align__(1024) u8, tiles);
-    u32* weights = reinterpret_cast<u32*>(tiles + 2u * MANY_TILE);
-    float* scores = reinterpret_cast<float*>(weights);
-    float* divisor = reinterpret_cast<float*>(weights + MANY_HEADS * TILE_KEYS);
-    u32* places = reinterpret_cast<u32*>(divisor + MANY_HEADS);
-    const u32 lane = LANE % 32u, warp = LANE / 32u, g = lane / 4u, t = lane % 4u;
-    // A warpgroup has all heads: 16 a warp.
-    const u32 half = warp / 4u, head = warp % 4u * 16u;
-    const u32 signal = shared_address(places + TILE_KEYS) + half * 8u;
-    u32 parity = 0;
-    const u64 row = GROUP_Y;
-    const u32 head0 = GROUP_X * MANY_HEADS;
-    if (LANE % 128u == 0) {
-        signal_new(signal, 4u * WARP_ARRIVALS);
+// The keys of a row, and their places by 128 lanes.
+DEVICE TileKeys many_places(const TileAttendArgs& args, u64 row, u32* places) {
+    const TileKeys keys = tile_keys(args, row);
+    u32 pick[TILE_KEYS / 128u];
+#pragma unroll
+    for (u32 i = 0; i < TILE_KEYS / 128u; i++) pick[i] = pick_of(args, keys, LANE % 128u + 128u * i);
+#pragma unroll
+    for (u32 i = 0; i < TILE_KEYS / 128u; i++) {
+        const u32 k = LANE % 128u + 128u * i;
+        places[k] = place_of_key(args, keys, k, pick[i]);
+    }
+    return keys;
+}
+
+// Brings each row's queries, then lifts its keys.
+DEVICE void many_keys(const TileAttendArgs& args, u32 base, u32* all_places) {
+    const u32 lane = LANE % 32u, warp = LANE / 32u % 4u, own = warp * 8u + lane / 4u, head0 = GROUP_Y * MANY_HEADS;
+    const u32 own_raw = base + MANY_RAW_AT + own * MANY_RAW;
+    const u64 policy = read_once();
+    u32 use = 0, parity = 0, buffer = 0, turn = 0;
+    u64 row = GROUP_X;
+    TileKeys keys = many_places(args, row, all_places);
+    warp_arrives<1u>(base + MANY_PLACED_AT);
+    signal_wait(base + MANY_PLACED_AT, parity);
+    // Asks for a lane's key of the n-th tile of all, which is tile `at` of a row.
+    const auto bring = [&](const u32* places, const TileKeys& keys, u32 at, u32 n) {
+        const u32 place = places[at * 32u + own], to = own_raw + n % 2u * (32u * MANY_RAW);
+        const u64 row = place & 0x3fffffffu;
+        if (at * 32u >= keys.padded && at * 32u < keys.count) copy_key<true>(args.pool + row * compressed_bytes(TILE_DIM), to);
+        else copy_key<false>((place >> 30 == KEY_RING ? args.ring : args.fresh) + row * window_bytes(TILE_DIM), to);
+        copies_commit();
+    };
+    bring(all_places, keys, 0u, 0u);
+    bring(all_places, keys, 1u, 1u);
+    while (row < args.row_count) {
+        const TileKeys held = keys;
+        const u32 n_tiles = many_tiles(held.count);
+        const u32* places = all_places + buffer * TILE_KEYS;
+#pragma unroll 1
+        for (u32 i = 0; i < 4u; i++) {
+            const u32 to = many_stage(base, use), full = many_full(base, use);
+            await_free(base, use);
+            // No lane waits for this any more when the stage comes to be free again.
+            __syncwarp();
+            if (lane == 0) {
+                if (warp == 0) store_word(to + MANY_COUNT, n_tiles);
+                signal_expect(full, 4u * TILE_DIM * 4u);
+#pragma unroll 1
+                for (u32 h = warp * 4u; h < warp * 4u + 4u; h++) {
+                    const u32 head = head0 + i * 16u + (PLANTED(FAULT_ATTEND_NEIGHBOUR_HEAD) ? h ^ 1u : h);
+                    const float* from = args.q + (row * args.heads + head) * TILE_DIM;
+                    copy_bulk(to + h * MANY_QUERY, reinterpret_cast<GLOBAL const u8*>(from), TILE_DIM * 4u, full, policy);
+                }
+            } else if (lane < WARP_ARRIVALS) {
+                signal_arrive<1u>(full);
+            }
+            use++;
+        }
+        row += GROUPS_X;
+        parity ^= 1u;
+        buffer = buffer == 2u ? 0u : buffer + 1u;
+        // The places of the next row, while this one's first tiles are on their way.
+        u32* next_places = all_places + buffer * TILE_KEYS;
+        if (row < args.row_count) keys = many_places(args, row, next_places);
+        warp_arrives<1u>(base + MANY_PLACED_AT);
+        signal_wait(base + MANY_PLACED_AT, parity);
+#pragma unroll 1
+        for (u32 at = 0; at < n_tiles; at++) {
+            const u32 from = own_raw + turn % 2u * (32u * MANY_RAW), to = many_stage(base, use), until = keys_until(held, at * 32u);
+            const bool there = places[at * 32u + own] >> 30 != KEY_NONE;
+            copies_wait<1>();
+            __syncwarp();
+            await_free(base, use);
+            if (LANE % 128u == 0) store_word(to + MANY_COUNT, until > at * 32u ? until - at * 32u : 0u);
+            if (at * 32u >= held.padded && at * 32u < held.count) lift_key<true>(from, there, to, own);
+            else lift_key<false>(from, there, to, own);
+            copies_shown();
+            warp_arrives<1u>(many_full(base, use));
+            use++;
+            // Past the last row nothing is asked for, and nothing waits for it.
+            if (at + 2u < n_tiles) bring(places, held, at + 2u, turn);
+            else if (row < args.row_count) bring(next_places, keys, at + 2u - n_tiles, turn);
+            else copies_commit();
+            turn++;
+        }
+    }
+}
+
+// The scores of each row, and its weights.
+DEVICE void many_scores(const TileAttendArgs& args, u32 base) {
+    const u32 lane = LANE % 32u, warp = LANE / 32u, g = lane / 4u, t = lane % 4u, own_head = warp * 16u + g;
+    const float* sinks = args.sinks + GROUP_Y * MANY_HEADS + own_head;
+    const float sink[2] = {sinks[0], sinks[8]};
+    u32 use = 0, parity = 0, turn = 0;
+    for (u64 row = GROUP_X; row < args.row_count; row += GROUPS_X) {
+        u32 a[32u - MANY_HELD][4], n_tiles = 0;
+#pragma unroll 1
+        for (u32 i = 0; i < 4u; i++) {
+            const u32 from = many_stage(base, use);
+            await_full(base, use);
+            if (i == 0) n_tiles = alike(load_word(from + MANY_COUNT));
+            // A warp has 16 heads.
+            if (i == warp)
+#pragma unroll
+                for (u32 j = 0; j < 8u; j++)
+#pragma unroll
+                    for (u32 e = 0; e < 2u; e++)
+#pragma unroll
+                        for (u32 m = 0; m < 2u; m++) {
+                            const u32 c = 64u * j + 16u * t + 8u * m, at = from + (g + 8u * e) * MANY_QUERY + c * 4u;
+                            float x[8];
+                            u32 word[4];
+                            load_floats(at, x);
+                            load_floats(at + 16u, x + 4);
+                            pack_query(x, angles_of(args, row, c), word);
+                            if (j < MANY_HELD / 4u) {
+                                const u32 line = base + MANY_QUERIES_AT + j * (MANY_HEADS * 128u) + (own_head + 8u * e) * 128u + t * 4u;
+#pragma unroll
+                                for (u32 p = 0; p < 4u; p++) store_word(line + (((4u * m + p) ^ g) << 4), word[p]);
+                            } else {
+                                const u32 step = 4u * j + 2u * m - MANY_HELD;
+                                a[step][e] = word[0], a[step][e + 2u] = word[1];
+                                a[step + 1u][e] = word[2], a[step + 1u][e + 2u] = word[3];
+                            }
+                        }
+            // For the warps that read no queries too.
+            for (u32 k = 0; k < 3u; k++) warp_arrives<1u>(many_free(base, use));
+            use++;
+        }
+        copies_shown();
+        warp_arrives<1u>(base + MANY_ASKED_AT);
+        signal_wait(base + MANY_ASKED_AT, parity);
+        parity ^= 1u;
+        u32 tile = 0;
+        float top[2] = {first_top(sink[0]), first_top(sink[1])}, all[2] = {0.0f, 0.0f}, even[16], odd[16];
+        const auto ask = [&](float (&s)[16]) {
+            await_full(base, use);
+            const u64 q = rows_descriptor(base + MANY_QUERIES_AT), b = rows_descriptor(many_stage(base, use));
+            group_begin();
+#pragma unroll
+            for (u32 i = 0; i < 32u; i++) {
+                const u64 keys = b + i / 4u * (MANY_BLOCK / 16u) + i % 4u * 2u;
+                if (i < MANY_HELD) multiply_rows<32u>(s, q + i / 4u * (MANY_HEADS * 8u) + i % 4u * 2u, keys, i > 0);
+                else multiply_rows<32u>(s, a[i - MANY_HELD], keys, true);
+            }
+            group_commit();
+            use++;
+        };
+        // `of`, the use of the stage that they are scores of.
+        const auto weigh = [&](float (&s)[16], u32 of) {
+#pragma unroll
+            for (u32 i = 0; i < 16u; i++) settled(s[i]);
+            const u32 count = load_word(many_stage(base, of) + MANY_COUNT);
+            warp_arrives<1u>(many_free(base, of));
+            float shrink[2];
+#pragma unroll
+            for (u32 e = 0; e < 2u; e++) {
+                float most = -infinity();
+#pragma unroll
+                for (u32 k = 0; k < 8u; k++) {
+                    float& own = s[k / 2u * 4u + 2u * e + k % 2u];
+                    own = k / 2u * 8u + 2u * t + k % 2u < count ? own * args.scale : -infinity();
+                    most = max_of(own, most);
+                }
+                most = max_of(SHUFFLE_XOR(most, 1u), most);
+                most = max_of(SHUFFLE_XOR(most, 2u), most);
+                shrink[e] = rise(top[e], most);
+#pragma unroll
+                for (u32 k = 0; k < 8u; k++) {
+                    float& own = s[k / 2u * 4u + 2u * e + k % 2u];
+                    own = exp_fast(own - top[e]);
+                }
+                float part[4];
+#pragma unroll
+                for (u32 n = 0; n < 4u; n++) part[n] = s[n * 4u + 2u * e] + s[n * 4u + 2u * e + 1u];
+                all[e] = all[e] * shrink[e] + ((part[0] + part[1]) + (part[2] + part[3]));
+            }
+            const u32 to = base + MANY_WEIGHTS_AT + turn % 2u * MANY_WEIGHTS;
+            signal_wait(base + MANY_MIXED_AT + turn % 2u * 8u, turn / 2u % 2u ^ 1u);
+#pragma unroll
+            for (u32 e = 0; e < 2u; e++)
+#pragma unroll
+                for (u32 n = 0; n < 4u; n++) {
+                    const float x = s[n * 4u + 2u * e], y = s[n * 4u + 2u * e + 1u];
+                    const u32 high = pair_bf16(x, y), line = to + (own_head + 8u * e) * 128u + t * 4u;
+                    store_word(line + ((n ^ g) << 4), high);
+                    store_word(line + (((n + 4u) ^ g) << 4), pair_bf16(x - lift_bf16(high & 0xffffu), y - lift_bf16(high >> 16)));
+                }
+            const bool last = tile + 1u == n_tiles;
+            if (LANE == 0) store_word(to + MANY_LAST, last);
+#pragma unroll
+            for (u32 e = 0; e < 2u; e++) {
+                const u32 head = (own_head + 8u * e) * 4u;
+                if (t == 0) store_word(to + MANY_SHRINK + head, AS_BITS(shrink[e]));
+                if (!last) continue;
+                float sum = all[e] + SHUFFLE_XOR(all[e], 1u);
+                sum = sum + SHUFFLE_XOR(sum, 2u);
+                const float divisor = one_over(sum, sink[e], top[e]);
+                if (t == 0) store_word(to + MANY_DIVISOR + head, AS_BITS(divisor));
+            }
+            copies_shown();
+            warp_arrives<1u>(base + MANY_WEIGHED_AT + turn % 2u * 8u);
+            turn++;
+            tile++;
+        };
+        // The scores of a tile are on their way while the weights of the one before are made.
+        ask(even);
+#pragma unroll 1
+        while (tile + 2u < n_tiles) {
+            ask(odd);
+            group_wait<1>();
+            weigh(even, use - 2u);
+            ask(even);
+            group_wait<1>();
+            weigh(odd, use - 2u);
+        }
+        if (tile + 2u == n_tiles) {
+            ask(odd);
+            group_wait<1>();
+            weigh(even, use - 2u);
+            group_wait();
+            weigh(odd, use - 1u);
+        } else {
+            group_wait();
+            weigh(even, use - 1u);
+        }
+    }
+}
+
+// The outputs of each row.
+DEVICE void many_mix(const TileAttendArgs& args, u32 base) {
+    const u32 lane = LANE % 32u, g = lane / 4u, t = lane % 4u, half = alike(LANE / 128u - 1u), own_head = LANE / 32u % 4u * 16u + g;
+    u32 use = 0, turn = 0;
+    float sum[2][64];
+    for (u64 row = GROUP_X; row < args.row_count; row += GROUPS_X) {
+        // The stages of the queries.
+        use += 4u;
+        float by[2];
+        bool last = false;
+#pragma unroll 1
+        for (u32 tile = 0; !last; tile++) {
+            const u32 from = base + MANY_WEIGHTS_AT + turn % 2u * MANY_WEIGHTS, own = from + own_head * 4u;
+            signal_wait(base + MANY_WEIGHED_AT + turn % 2u * 8u, turn / 2u % 2u);
+            await_full(base, use);
+            last = alike(load_word(from + MANY_LAST)) != 0;
+            const float shrink[2] = {AS_FLOAT(load_word(own + MANY_SHRINK)), AS_FLOAT(load_word(own + MANY_SHRINK + 32u))};
+            const bool any = shrink[0] != 1.0f || shrink[1] != 1.0f;
+            if (tile > 0 && __ballot_sync(0xffffffffu, any) != 0 && !PLANTED(FAULT_ATTEND_KEPT_SUMS))
+#pragma unroll
+                for (u32 i = 0; i < 64u; i++) {
+                    sum[0][i] = sum[0][i] * shrink[i / 2u % 2u];
+                    sum[1][i] = sum[1][i] * shrink[i / 2u % 2u];
+                }
+            const u64 a = rows_descriptor(from), b = columns_descriptor(many_stage(base, use) + half * 4u * MANY_BLOCK);
+            group_begin();
+#pragma unroll
+            for (u32 step = 0; step < 2u; step++)
+#pragma unroll
+                for (u32 part = 0; part < 2u; part++) {
+                    const u64 columns = b + part * (MANY_BLOCK / 8u) + step * 128u;
+                    multiply_columns(sum[part], a + step * 2u, columns, tile + step > 0);
+                    multiply_columns(sum[part], a + 4u + step * 2u, columns, true);
+                }
+            group_commit();
+            if (last) by[0] = AS_FLOAT(load_word(own + MANY_DIVISOR)), by[1] = AS_FLOAT(load_word(own + MANY_DIVISOR + 32u));
+            group_wait();
+            warp_arrives<1u>(many_free(base, use));
+            warp_arrives<1u>(base + MANY_MIXED_AT + turn % 2u * 8u);
+            use++;
+            turn++;
+        }
+        // A lane has 16 channels in a row of each 64.
+#pragma unroll
+        for (u32 e = 0; e < 2u; e++)
+#pragma unroll
+            for (u32 n = 0; n < 8u; n++) {
+                float x[8];
+#pragma unroll
+                for (u32 i = 0; i < 8u; i++) x[i] = sum[n / 4u][(n % 4u * 4u + i % 4u) * 4u + 2u * e + i / 4u] * by[e];
+                const u32 c = half * 256u + n / 2u * 64u + t * 16u + n % 2u * 8u;
+                store_eight(args, row, GROUP_Y * MANY_HEADS + own_head + 8u * e, c, x, angles_of(args, row, c));
+            }
+    }
+}
+
+CUDA_FULL_KERNEL(tile_attend_many, TileAttendArgs, 512) {
+    LAUNCH_SHARED(__align__(1024) u8, shared);
+    const u32 base = shared_address(shared);
+    if (LANE == 0) {
+        for (u32 i = 0; i < MANY_RING; i++) {
+            signal_new(base + MANY_FULL_AT + i * 8u, 4u * WARP_ARRIVALS);
+            signal_new(base + MANY_FREE_AT + i * 8u, 12u * WARP_ARRIVALS);
+        }
+        for (u32 i = 0; i < 2u; i++) {
+            signal_new(base + MANY_WEIGHED_AT + i * 8u, 4u * WARP_ARRIVALS);
+            signal_new(base + MANY_MIXED_AT + i * 8u, 8u * WARP_ARRIVALS);
+        }
+        signal_new(base + MANY_PLACED_AT, 4u * WARP_ARRIVALS);
+        signal_new(base + MANY_ASKED_AT, 4u * WARP_ARRIVALS);
         signals_made();
     }
     dependents_may_start();
     wait_for_launches_before();
-    const TileKeys keys = tile_keys(args, row);
-    const u32 steps = (alike(keys.count) + 15u) / 16u, n_tiles = (steps + 1u) / 2u, padded = alike(keys.padded);
-    const u32 own = warp % 4u * 8u + g;
-    place_keys<256u>(args, keys, places, LANE);
     __syncthreads();
-    u8* tile = tiles + half * MANY_TILE;
-    {
-        TilePart<8u> part;
-        if (half < n_tiles) load_part(part, args, half * 32u >= padded, places[half * 32u + own], 0);
-        // The queries stay in registers.
-        u32 a[32][4];
-#pragma unroll
-        for (u32 j = 0; j < 8u; j++)
-#pragma unroll
-            for (u32 eight = 0; eight < 2u; eight++)
-#pragma unroll
-                for (u32 m = 0; m < 2u; m++) {
-                    const u32 c = 64u * j + 16u * t + 8u * m;
-                    float x[8];
-                    u32 word[4];
-                    load_query(args, row, head0 + head + g + 8u * eight, c, x);
-                    pack_query(x, angles_of(args, row, c), word);
-                    a[4u * j + 2u * m][eight] = word[0], a[4u * j + 2u * m][eight + 2u] = word[1];
-                    a[4u * j + 2u * m + 1u][eight] = word[2], a[4u * j + 2u * m + 1u][eight + 2u] = word[3];
-                }
-        for (u32 at = 0; at < n_tiles; at += 2u) {
-            // Past the last tile its keys once more, for nothing.
-            const u32 mine = at + half, next = mine + 2u;
-            if (mine < n_tiles) store_part(part, mine * 32u >= padded, tile, own);
-            if (next < n_tiles) load_part(part, args, next * 32u >= padded, places[next * 32u + own], 0);
-            group_meets(signal, parity);
-            const u64 b = rows_descriptor(shared_address(tile));
-            float sum[16];
-            group_begin();
-#pragma unroll
-            for (u32 i = 0; i < 32u; i++) multiply_rows<32u>(sum, a[i], b + i / 4u * (MANY_BLOCK / 16u) + i % 4u * 2u, i > 0);
-            group_commit();
-            group_wait();
-            if (mine < n_tiles)
-#pragma unroll
-                for (u32 n = 0; n < 4u; n++)
-#pragma unroll
-                    for (u32 eight = 0; eight < 2u; eight++) {
-                        const u32 to = weight_at(head + g + 8u * eight, mine * 32u + 8u * n + 2u * t);
-                        *reinterpret_cast<float2*>(scores + to) =
-                            make_float2(sum[4u * n + 2u * eight] * args.scale, sum[4u * n + 2u * eight + 1u] * args.scale);
-                    }
-            // No warp multiplies what the next tile replaces.
-            group_meets(signal, parity);
-        }
-    }
-    __syncthreads();
-    // The first tile of the mix is on its way while the weights are made.
-    TilePart<4u> part;
-    load_part(part, args, false, places[own], half * 4u);
-    u32 there = 0;
-#pragma unroll
-    for (u32 i = 0; i < TILE_KEYS / 32u; i++) there |= (i * 32u + lane < keys_until(keys, i * 32u) ? 1u : 0u) << i;
-    for (u32 h = warp * 8u; h < warp * 8u + 8u; h++) {
-        const u32 at = weight_at(h, lane);
-        float s[TILE_KEYS / 32u];
-#pragma unroll
-        for (u32 i = 0; i < TILE_KEYS / 32u; i++) s[i] = (there >> i & 1u) != 0 ? scores[at + i * 32u] : -infinity();
-        const float all = tile_weights(s, args.sinks[head0 + h]);
-        if (lane == 0) divisor[h] = all;
-        __syncwarp();
-#pragma unroll
-        for (u32 i = 0; i < TILE_KEYS / 32u; i++)
-            weights[at + i * 32u] = split_weight(s[i]);
-    }
-    // Lifts half of a tile's channels, and asks for the next one's.
-    const auto lift = [&](u32 at) {
-        store_part(part, at * 32u >= padded, tile + at % 2u * (MANY_TILE / 2u), own);
-        const u32 next = 32u * (at + 1u);
-        if (at + 1u < n_tiles) load_part(part, args, next >= padded, places[own + next], half * 4u);
-    };
-    lift(0);
-    __syncthreads();
-    group_meets(signal, parity);
-    float sum[128];
-    u32 places_in[4];
-#pragma unroll
-    for (u32 i = 0; i < 4u; i++) places_in[i] = weight_at(g, 8u * i + 2u * t);
-    const u32* own_weights = weights + head * TILE_KEYS;
-    const u64 b = columns_descriptor(shared_address(tile));
-    for (u32 at = 0; at < steps / 2u; at++) {
-        add_steps<2u>(sum, own_weights + at * 32u, places_in, b + at % 2u * (MANY_TILE / 32u), at);
-        if (at + 1u < n_tiles) lift(at + 1u);
-        group_wait();
-        group_meets(signal, parity);
-    }
-    // The last tile may have half of its keys.
-    for (u32 at = steps / 2u; at < n_tiles; at++) {
-        add_steps<1u>(sum, own_weights + at * 32u, places_in, b + at % 2u * (MANY_TILE / 32u), at);
-        group_wait();
-    }
-    // A lane has 16 channels in a row of each 64.
-#pragma unroll
-    for (u32 eight = 0; eight < 2u; eight++) {
-        const u32 own_head = head + g + 8u * eight;
-        const float by = divisor[own_head];
-#pragma unroll
-        for (u32 n = 0; n < 8u; n++) {
-            float x[8];
-#pragma unroll
-            for (u32 i = 0; i < 8u; i++) x[i] = sum[(n * 4u + i % 4u) * 4u + 2u * eight + i / 4u] * by;
-            const u32 c = half * 256u + n / 2u * 64u + t * 16u + n % 2u * 8u;
-            store_eight(args, row, head0 + own_head, c, x, angles_of(args, row, c));
-        }
+    const u32 part = alike(LANE / 128u);
+    if (part == 3u) {
+        registers_give<56>();
+        many_keys(args, base, reinterpret_cast<u32*>(shared + MANY_PLACES_AT));
+    } else if (part == 0) {
+        registers_take<136>();
+        many_scores(args, base);
+    } else {
+        registers_take<160>();
+        many_mix(args, base);
     }
 }
 #endif

@@ -93,6 +93,9 @@ DEVICE void load_words(u32 from, u32* to) {
 DEVICE void load_pair(u32 from, float* to) {
     asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(to[0]), "=f"(to[1]) : "r"(from));
 }
+DEVICE void load_pair(u32 from, u32* to) {
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "r"(from));
+}
 DEVICE void load_floats(u32 from, float* to) {
     asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
                  : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3]) : "r"(from));

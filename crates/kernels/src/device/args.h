@@ -503,7 +503,7 @@ struct TileAttendArgs {
     u32 draft;
     u32 known;
     float scale;
-    u32 pad;
+    u32 row_count;
 };
 
 struct TileIndexArgs {

@@ -124,6 +124,7 @@ DEVICE u32 load_half(u32 from) { return *reinterpret_cast<const u16*>(finback::s
 DEVICE u32 load_word(u32 from) { return *reinterpret_cast<const u32*>(finback::shared_at(from, 4, 4)); }
 DEVICE void load_words(u32 from, u32* to) { memcpy(to, finback::shared_at(from, 16, 16), 16); }
 DEVICE void load_pair(u32 from, float* to) { memcpy(to, finback::shared_at(from, 8, 8), 8); }
+DEVICE void load_pair(u32 from, u32* to) { memcpy(to, finback::shared_at(from, 8, 8), 8); }
 DEVICE void load_floats(u32 from, float* to) { memcpy(to, finback::shared_at(from, 16, 16), 16); }
 DEVICE void store_word(u32 to, u32 x) { *reinterpret_cast<u32*>(finback::shared_at(to, 4, 4)) = x; }
 DEVICE void store_half(u32 to, u32 x) { *reinterpret_cast<u16*>(finback::shared_at(to, 2, 2)) = u16(x); }
@@ -167,8 +168,11 @@ DEVICE void settled(float&) {}
 template <u32 N> DEVICE void registers_take() {}
 template <u32 N> DEVICE void registers_give() {}
 template <u32 N> DEVICE void multiply_rows(float* d, const u32 (&a)[4], u64 b, bool add) {
-    finback::ask_for_product(finback::RowsProduct{d, a, b, N, add, false, 0});
+    finback::ask_for_product(finback::RowsProduct{d, a, 0, b, N, add, false, 0});
 }
-DEVICE void multiply_columns(float (&d)[128], const u32 (&a)[4], u64 b, bool add) {
-    finback::ask_for_product(finback::RowsProduct{d, a, b, 256, add, true, 0});
+template <u32 N> DEVICE void multiply_rows(float* d, u64 a, u64 b, bool add) {
+    finback::ask_for_product(finback::RowsProduct{d, nullptr, a, b, N, add, false, 0});
+}
+DEVICE void multiply_columns(float (&d)[64], u64 a, u64 b, bool add) {
+    finback::ask_for_product(finback::RowsProduct{d, nullptr, a, b, 128, add, true, 0});
 }

@@ -101,8 +101,9 @@ void add_to(unsigned lane, const Eight (&sum)[16], bool add, float* d) {
     }
 }
 
-// Column n of input k of a right operand: rows, of either, are 128 bytes in 16-byte pieces at piece ^ (row % 8).
-double right_value(unsigned long long descriptor, unsigned n, unsigned k, bool columns) {
+// Column n of input k of a right operand, or row n of a left one: rows, of either, are 128 bytes in 16-byte
+// pieces at piece ^ (row % 8).
+double value_at(unsigned long long descriptor, unsigned n, unsigned k, bool columns) {
     const unsigned start = static_cast<unsigned>(descriptor & 0x3fff) << 4;
     const unsigned stride = static_cast<unsigned>(descriptor >> 32 & 0x3fff) << 4;
     const unsigned apart = static_cast<unsigned>(descriptor >> 16 & 0x3fff) << 4;
@@ -124,17 +125,19 @@ void multiply_due(void* const* brought, unsigned lanes) {
         double a[4][16][16];
         for (unsigned lane = 0; lane < lanes; lane++) {
             const RowsProduct* own = i < of(lane).size() ? &of(lane)[i] : nullptr;
-            if (!own || own->b != first.b || own->rows != first.rows || own->add != first.add ||
+            if (!own || own->b != first.b || own->left != first.left || own->rows != first.rows || own->add != first.add ||
                 own->columns != first.columns || own->commit != first.commit)
                 return note(&Report::diverged);
-            left_of(lane % 32, own->a, a[lane / 32]);
+            if (own->a) left_of(lane % 32, own->a, a[lane / 32]);
         }
         // Only rows of 128 bytes in this order are known here.
-        if (first.b >> 62 != 1) note(&Report::outside);
+        if (first.b >> 62 != 1 || (!first.a && first.left >> 62 != 1)) note(&Report::outside);
+        for (unsigned m = 0; m < 64 && !first.a; m++)
+            for (unsigned k = 0; k < 16; k++) a[m / 16][m % 16][k] = value_at(first.left, m, k, false);
         for (unsigned eight = 0; eight < first.rows / 8; eight++) {
             Eight b[16], sum[16];
             for (unsigned k = 0; k < 16; k++)
-                for (unsigned n = 0; n < 8; n++) b[k][n] = right_value(first.b, eight * 8 + n, k, first.columns);
+                for (unsigned n = 0; n < 8; n++) b[k][n] = value_at(first.b, eight * 8 + n, k, first.columns);
             for (unsigned warp = 0; warp < 4; warp++) {
                 sums(a[warp], b, sum);
                 for (unsigned lane = 0; lane < 32; lane++)

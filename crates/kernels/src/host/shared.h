@@ -48,11 +48,12 @@ struct Product {
 };
 void multiply_warp(void* const* brought, unsigned lanes);
 
-// The same of a warpgroup, [64, 16] times [16, rows], the right operand by its descriptor.
+// The same of a warpgroup, [64, 16] times [16, rows], the right operand by its descriptor, and the left one too
+// where it is not the lanes' words.
 struct RowsProduct {
     float* d;
     const unsigned* a;
-    unsigned long long b;
+    unsigned long long left, b;
     unsigned rows;
     bool add;
     // Whether the right operand lies by its inputs, 64 columns a row.

@@ -17,6 +17,7 @@ pub fn cases() -> Vec<Case> {
         picks: 500,
         draft: false,
         window: WINDOW,
+        reach: 1.5,
     };
     let mixed = Shape {
         heads: 16,
@@ -25,6 +26,7 @@ pub fn cases() -> Vec<Case> {
         picks: 90,
         draft: false,
         window: WINDOW,
+        reach: 1.5,
     };
     let many = Shape {
         heads: 64,
@@ -33,6 +35,7 @@ pub fn cases() -> Vec<Case> {
         picks: 190,
         draft: false,
         window: WINDOW,
+        reach: 1.5,
     };
     let draft = Shape {
         heads: 64,
@@ -41,6 +44,7 @@ pub fn cases() -> Vec<Case> {
         picks: 0,
         draft: true,
         window: WINDOW,
+        reach: 1.5,
     };
     // Filled up to 608, which is no multiple of a group's 64 keys, and no pool.
     let wide = Shape {
@@ -50,14 +54,18 @@ pub fn cases() -> Vec<Case> {
         picks: 0,
         draft: true,
         window: 600,
+        reach: 1.5,
     };
     vec![
         scores(full.clone()),
         scores(wide),
-        mix(full),
+        mix(full.clone()),
+        // Tops rise.
+        mix(Shape { reach: 12.0, ..full }),
         mix(mixed.clone()),
         mix(Shape { draft: true, picks: 0, ..mixed }),
-        many_rows(many),
+        many_rows(many.clone()),
+        many_rows(Shape { reach: 30.0, ..many }),
         many_rows(draft),
     ]
 }
@@ -78,6 +86,8 @@ struct Shape {
     picks: usize,
     draft: bool,
     window: usize,
+    /// Of the queries.
+    reach: f32,
 }
 
 impl Shape {
@@ -126,7 +136,11 @@ impl Inputs {
             own.resize(KEYS - WINDOW, u32::MAX);
             picks.extend(own);
         }
-        let q = data.floats(rows * shape.heads * DIM, 1.5).into_iter().map(bf16::round).collect();
+        let q = data
+            .floats(rows * shape.heads * DIM, shape.reach)
+            .into_iter()
+            .map(bf16::round)
+            .collect();
         Self {
             q,
             cos: angles.iter().map(|a| a.cos()).collect(),
@@ -200,7 +214,7 @@ impl Inputs {
             // Nothing runs before the launch, so keys may be read at once or not.
             known: draft.into(),
             scale,
-            pad: 0,
+            row_count: 0,
         }
     }
 
@@ -268,12 +282,13 @@ impl Inputs {
     ) -> Vec<(f64, f64)> {
         let sink = f64::from(self.sinks[head]);
         let top = scores.iter().fold(sink, |top, s| top.max(s.0));
-        // Of each weight: its score's error twice, the difference's rounding, two units of exp, and
-        // its rounding to 17 bits.
-        let worst = scores
-            .iter()
-            .fold(0.0f64, |worst, (s, error)| worst.max(2.0 * error + (top - s + 2.0) * UNIT))
-            + BF16_UNIT * BF16_UNIT / 2.0;
+        // Of each weight: its score's error twice, the roundings of differences, whose sum is at most 16
+        // more than that to the top, two units of exp and one of a product for each 32 keys, and its
+        // rounding to 17 bits.
+        let parts = (keys.len() / 32 + 2) as f64;
+        let worst = scores.iter().fold(0.0f64, |worst, (s, error)| {
+            worst.max(2.0 * error + (top - s + 16.0 + 3.0 * parts) * UNIT)
+        }) + BF16_UNIT * BF16_UNIT / 2.0;
         let weights: Vec<f64> = scores.iter().map(|s| (s.0 - top).exp()).collect();
         let divisor = weights.iter().sum::<f64>() + (sink - top).exp();
         let channel = |c: usize| {
@@ -351,7 +366,8 @@ fn second_head_is_nan(before: &[u8], after: &[u8]) -> bool {
 fn mix(shape: Shape) -> Case {
     let inputs = Inputs::new(shape);
     let (args, heads, span) = (inputs.args(), inputs.shape.heads, inputs.shape.span);
-    let scores = Data::new(77).floats(inputs.shape.rows() * heads * KEYS, 6.0);
+    let reach = inputs.shape.reach;
+    let scores = Data::new(77).floats(inputs.shape.rows() * heads * KEYS, 4.0 * reach);
     let draft = inputs.shape.draft;
     let case = inputs
         .case("tile_attend_mix")
@@ -380,9 +396,11 @@ fn mix(shape: Shape) -> Case {
             vec![Want::Near(out)]
         })
         .strike("scores", 1, f32::NAN, Rule::Check("out", first_head_is_nan))
-        .fault("ATTEND_NO_SINK", Gate::Reference)
         .fault("ROPE_NOT_INVERSE", Gate::Reference);
-    if draft { case } else { case.fault("ATTEND_DROPPED_KEY", Gate::Reference) }
+    let case = if draft { case } else { case.fault("ATTEND_DROPPED_KEY", Gate::Reference) };
+    // Far scores leave a sink no share.
+    let fault = if reach > 2.0 { "ATTEND_KEPT_SUMS" } else { "ATTEND_NO_SINK" };
+    case.fault(fault, Gate::Reference)
 }
 
 fn first_head_is_nan(before: &[u8], after: &[u8]) -> bool {
@@ -397,15 +415,20 @@ fn first_head_is_nan(before: &[u8], after: &[u8]) -> bool {
 fn many_rows(shape: Shape) -> Case {
     let inputs = Inputs::new(shape);
     let (args, heads, span) = (inputs.args(), inputs.shape.heads, inputs.shape.span);
-    inputs
+    let reach = inputs.shape.reach;
+    let case = inputs
         .case("tile_attend_many")
         .out_kept("out", span * heads * DIM, true)
         .launch(move |at, units| {
-            let args = TileAttendArgs { out: at.of("out"), ..args(at) };
-            (args.bytes(), [word(heads / 64), word(units.len() * span)])
+            let row_count = word(units.len() * span);
+            let args = TileAttendArgs { out: at.of("out"), row_count, ..args(at) };
+            // Groups take rows one after another.
+            (args.bytes(), [row_count.min(2), word(heads / 64)])
         })
         .want(move |unit| vec![Want::Near(inputs.unit(unit))])
         .strike("q", 5, f32::NAN, Rule::Check("out", first_head_is_nan))
-        .fault("ATTEND_NO_SINK", Gate::Reference)
-        .fault("ATTEND_NEIGHBOUR_HEAD", Gate::Reference)
+        .fault("ATTEND_NEIGHBOUR_HEAD", Gate::Reference);
+    // Far scores leave a sink no share.
+    let fault = if reach > 2.0 { "ATTEND_KEPT_SUMS" } else { "ATTEND_NO_SINK" };
+    case.fault(fault, Gate::Reference)
 }
