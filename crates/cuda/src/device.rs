@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use finback_kernels::args::{Args, FillArgs};
-use finback_kernels::device::{Device, DeviceError, Findings, Gather, HostMemory, Launch};
+use finback_kernels::device::{Device, DeviceError, Findings, Gather, HostMemory, Launch, Place};
 use finback_kernels::manifest::{KERNELS, Kernel, kernel};
 use finback_kernels::meeting::{Meeting, Seat};
 use finback_kernels::source::{Target, program};
@@ -312,14 +312,15 @@ impl Cuda {
 
     fn enqueue(&self, code: Option<&Code>, launch: &Launch<'_>) -> Result<(), DeviceError> {
         launch.check(self)?;
-        let Launch { kernel, args, grid, .. } = *launch;
+        let Launch { kernel, args, grid, place, .. } = *launch;
         let function = self.function(code, kernel)?;
         if grid.contains(&0) {
             return Ok(());
         }
         // What follows a gather waits for its end as any launch does.
-        let early = self.about.capability >= IN_ORDER && !self.after_gather.take();
-        let shape = Shape { grid, lanes: kernel.lanes, shared: kernel.shared, early };
+        let aside = place == Place::Aside;
+        let early = self.about.capability >= IN_ORDER && (aside || !self.after_gather.take());
+        let shape = Shape { grid, lanes: kernel.lanes, shared: kernel.shared, early, aside };
         let enqueued = self.driver.launch(function, args, shape);
         enqueued.map_err(|what| failed(format!("{}: {what}", kernel.name)))
     }
@@ -338,10 +339,35 @@ impl Cuda {
 
     /// Enqueues a list, plainly or into a recording.
     fn enqueue_all(&mut self, tape: &Tape) -> Result<(), DeviceError> {
-        tape.works().try_for_each(|work| match work {
-            Work::Launch(launch) => self.enqueue(self.code.as_ref(), &launch),
-            Work::Gather(gather) => self.enqueue_gather(&gather),
-        })
+        // Whether something came since what is aside was ordered behind all, and whether something is aside.
+        let (mut behind, mut aside) = (true, false);
+        for work in tape.works() {
+            let place = match &work {
+                Work::Launch(launch) => launch.place,
+                Work::Gather(_) => Place::Main,
+            };
+            match place {
+                Place::Aside => {
+                    if std::mem::take(&mut behind) {
+                        self.driver.fork().map_err(failed)?;
+                    }
+                    aside = true;
+                }
+                Place::Joined if std::mem::take(&mut aside) => {
+                    self.driver.join().map_err(failed)?;
+                    behind = true;
+                }
+                Place::Main | Place::Joined => behind = true,
+            }
+            match work {
+                Work::Launch(launch) => self.enqueue(self.code.as_ref(), &launch)?,
+                Work::Gather(gather) => self.enqueue_gather(&gather)?,
+            }
+        }
+        match aside {
+            true => self.driver.join().map_err(failed),
+            false => Ok(()),
+        }
     }
 }
 

@@ -45,12 +45,16 @@ pub struct About {
     pub reads_maps: bool,
 }
 
-/// A device's context with one stream, in whose order all work happens but for copies beside it.
+/// A device's context with a stream in whose order all work happens, one for what runs beside it, and copies beside
+/// both.
 #[derive(Debug)]
 pub struct Driver {
     device: sys::CUdevice,
     context: sys::CUcontext,
     stream: sys::CUstream,
+    /// The stream of what runs aside, and what orders the two.
+    aside: sys::CUstream,
+    meeting: sys::CUevent,
     staging: Option<Staging>,
     registered: Vec<Registered>,
     watch: Watch,
@@ -126,6 +130,8 @@ pub struct Shape {
     pub shared: u32,
     /// Whether it may be on the device before the launch before it has ended, for which it waits itself.
     pub early: bool,
+    /// Whether it runs aside.
+    pub aside: bool,
 }
 
 // SAFETY: the handles may be used from any thread; every method makes the context current first, and
@@ -157,6 +163,8 @@ impl Driver {
             device,
             context,
             stream: stream::null(),
+            aside: stream::null(),
+            meeting: std::ptr::null_mut(),
             staging: None,
             registered: Vec::new(),
             watch: Watch::default(),
@@ -164,6 +172,10 @@ impl Driver {
         driver.bind()?;
         driver.stream = stream::create(stream::StreamKind::NonBlocking)
             .map_err(|error| said("a stream", error))?;
+        driver.aside = stream::create(stream::StreamKind::NonBlocking)
+            .map_err(|error| said("a stream", error))?;
+        driver.meeting = event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
+            .map_err(|error| said("an event", error))?;
         Ok(driver)
     }
 
@@ -432,7 +444,7 @@ impl Driver {
     /// Enqueues a launch; `args` are the bytes of the kernel's one argument.
     pub fn launch(&self, function: Function, args: &[u8], shape: Shape) -> Result<(), Said> {
         self.bind()?;
-        let Shape { grid: [x, y], lanes, shared, early } = shape;
+        let Shape { grid: [x, y], lanes, shared, early, aside } = shape;
         let mut params = [args.as_ptr().cast_mut().cast::<c_void>()];
         let mut value = sys::CUlaunchAttributeValue { pad: [0; 64] };
         value.programmaticStreamSerializationAllowed = 1;
@@ -446,7 +458,7 @@ impl Driver {
             blockDimY: 1,
             blockDimZ: 1,
             sharedMemBytes: shared,
-            hStream: self.stream,
+            hStream: if aside { self.aside } else { self.stream },
             attrs: &raw mut attribute,
             numAttrs: early.into(),
         };
@@ -457,6 +469,28 @@ impl Driver {
             sys::cuLaunchKernelEx(&raw const config, function.0, params.as_mut_ptr(), none).result()
         }
         .map_err(|error| said(&format!("a launch of {x} x {y} groups of {lanes}"), error))
+    }
+
+    /// What is aside from here on waits for all before.
+    pub fn fork(&self) -> Result<(), Said> {
+        self.order(self.stream, self.aside)
+    }
+
+    /// What follows waits for all that is aside.
+    pub fn join(&self) -> Result<(), Said> {
+        self.order(self.aside, self.stream)
+    }
+
+    fn order(&self, before: sys::CUstream, after: sys::CUstream) -> Result<(), Said> {
+        self.bind()?;
+        // SAFETY: the streams and the event live until this is dropped; a wait takes the event as it is now.
+        let ordered = unsafe {
+            event::record(self.meeting, before).and_then(|()| {
+                let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+                stream::wait_event(after, self.meeting, flags)
+            })
+        };
+        ordered.map_err(|error| said("an order of streams", error))
     }
 
     /// From here on what is enqueued is recorded and not run, up to [`Driver::end_recording`], which must
@@ -510,6 +544,10 @@ impl Drop for Driver {
                 for event in done.into_iter().chain([copied]) {
                     let _ = event::destroy(event);
                 }
+            }
+            if !self.meeting.is_null() {
+                let _ = event::destroy(self.meeting);
+                let _ = stream::destroy(self.aside);
             }
             let _ = stream::destroy(self.stream);
             let _ = result::primary_ctx::release(self.device);

@@ -35,6 +35,8 @@ pub struct GpuOps {
     pub(crate) own: Own,
     /// What the streams are still to be expanded by.
     pub(crate) pending: Option<Pending>,
+    /// Whether a layer's keys or picks may still be made aside.
+    pub(crate) keys_aside: bool,
     /// The places of experts that stay on the host.
     pub(crate) hosted: Option<Hosted>,
     pub(crate) weights: Weights,

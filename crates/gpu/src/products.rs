@@ -87,6 +87,11 @@ impl Products {
         self.found.width
     }
 
+    /// Products from now on take so many groups at most; how many they took so far.
+    pub fn set_width(&mut self, groups: u32) -> u32 {
+        std::mem::replace(&mut self.found.width, groups)
+    }
+
     /// Where rows that only these weights take lie as bf16 of e4m3 values; `None` where one of them takes
     /// another form.
     pub fn other_coded(&self, weights: &[&dyn Takes]) -> Option<u64> {

@@ -1,7 +1,7 @@
 //! Launches on their way to the device: taped where rows are few, at once where they are many.
 
 use finback_kernels::args::Args;
-use finback_kernels::device::{Device, DeviceError, Findings, Gather, Launch};
+use finback_kernels::device::{Device, DeviceError, Findings, Gather, Launch, Place};
 use finback_kernels::manifest::{Kernel, kernel};
 use finback_kernels::tape::Tape;
 use finback_ops::{OpsError, OpsResult};
@@ -23,6 +23,10 @@ pub struct Queue {
     taped_rows: usize,
     scratch: Vec<u8>,
     last: Option<&'static Kernel>,
+    /// Whether launches go aside now, whether one did, and whether the next one that does not waits for them.
+    goes_aside: bool,
+    aside: bool,
+    joins: bool,
     /// Counts the passes that began.
     passes: u64,
     /// What the device noticed and nobody was told.
@@ -40,6 +44,9 @@ impl Queue {
             taped_rows: TAPED_ROWS,
             scratch: Vec::new(),
             last: None,
+            goes_aside: false,
+            aside: false,
+            joins: false,
             passes: 0,
             findings: Findings::default(),
         }
@@ -53,6 +60,7 @@ impl Queue {
     /// Runs what waits, and takes launches of a pass of `rows` rows from now on.
     pub fn begin(&mut self, rows: usize) -> OpsResult {
         self.flush()?;
+        self.goes_aside = false;
         self.taped = rows <= self.taped_rows;
         if !self.taped {
             // What is copied beside this pass's launches lies where those before may still read.
@@ -83,9 +91,18 @@ impl Queue {
         if grid.contains(&0) {
             return Ok(());
         }
-        self.last = Some(kernel);
+        let place = match (self.goes_aside, self.joins) {
+            (true, _) => Place::Aside,
+            (false, true) => Place::Joined,
+            (false, false) => Place::Main,
+        };
+        if self.goes_aside {
+            self.aside = true;
+        } else {
+            (self.joins, self.last) = (false, Some(kernel));
+        }
         if self.taped {
-            self.tape.push(kernel, args, grid);
+            self.tape.push_at(place, kernel, args, grid);
             let full = self.first && self.tape.len() >= FIRST;
             return if full { self.flush() } else { Ok(()) };
         }
@@ -94,6 +111,17 @@ impl Queue {
         let launch = Launch::new(kernel, &self.scratch, grid);
         let name = self.device.name();
         self.device.launch(&launch).map_err(|error| failed(name, kernel.name, &error))
+    }
+
+    /// Of a taped pass: whether launches go aside from now on. Each is behind all before it, and those that do
+    /// not go aside need not wait for it up to the next [`Queue::join`].
+    pub fn go_aside(&mut self, aside: bool) {
+        self.goes_aside = aside && self.taped;
+    }
+
+    /// The next launch that does not go aside waits for all that did.
+    pub fn join(&mut self) {
+        self.joins |= std::mem::take(&mut self.aside);
     }
 
     /// A gather, to which every device that shares the model comes.
@@ -107,14 +135,16 @@ impl Queue {
         self.device.gather(&gather).map_err(|error| failed(name, "a gather", &error))
     }
 
-    /// The kernel of the last launch, where no gather came since.
+    /// The kernel of the last launch but those aside, where the next one waits for it alone.
     pub fn last(&self) -> Option<&'static Kernel> {
-        self.last
+        self.last.filter(|_| !self.joins)
     }
 
     /// Runs what waits.
     pub fn flush(&mut self) -> OpsResult {
         self.first = false;
+        // A list ends where all of it has.
+        (self.aside, self.joins) = (false, false);
         if self.tape.is_empty() {
             return Ok(());
         }
@@ -246,5 +276,30 @@ mod tests {
         }
         queue.begin(1).unwrap();
         assert!(queue.waiting().is_empty() && queue.pass() > pass);
+    }
+
+    #[test]
+    fn taped_launches_go_aside_and_the_next_that_joins_waits_for_them() {
+        let Ok(mut device) = emu() else { return };
+        let out = device.allocate(64).unwrap();
+        let mut queue = Queue::new(device);
+        let fill = kernel("fill").unwrap();
+        let args = FillArgs { out, count: 16, width: 16, ..Default::default() };
+        let places = |queue: &mut Queue| {
+            for aside in [false, true, false] {
+                queue.go_aside(aside);
+                queue.push(fill, &args, [1, 1]).unwrap();
+            }
+            assert!(queue.last().is_some());
+            queue.join();
+            let known = queue.last().is_some();
+            queue.push(fill, &args, [1, 1]).unwrap();
+            (known, queue.waiting().launches().map(|one| one.place).collect::<Vec<_>>())
+        };
+        queue.begin(TAPED_ROWS).unwrap();
+        let few = [Place::Main, Place::Aside, Place::Main, Place::Joined];
+        assert_eq!(places(&mut queue), (false, few.to_vec()));
+        queue.begin(TAPED_ROWS + 1).unwrap();
+        assert_eq!(places(&mut queue), (true, Vec::new()));
     }
 }

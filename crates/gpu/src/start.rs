@@ -283,6 +283,7 @@ impl GpuOps {
             parts,
             pending: None,
             turned: None,
+            keys_aside: false,
             hosted,
             weights,
             state,

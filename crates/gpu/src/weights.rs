@@ -26,8 +26,8 @@ pub struct Layer {
     pub sites: [Mix; 2],
     /// `[q_rank]`.
     pub q_norm: u64,
-    /// What the queries' latent is multiplied by.
-    pub queries: Queries,
+    /// `[heads * head_dim, q_rank]`.
+    pub wq_b: Weight,
     /// wkv `[head_dim, hidden]` and wq_a `[q_rank, hidden]`.
     pub latents: Joined,
     /// `[head_dim]`.
@@ -40,8 +40,8 @@ pub struct Layer {
     pub sink: u64,
     /// Of a kv source.
     pub compressor: Option<Compressor>,
-    /// Of an index source: `[index_heads, hidden]`.
-    pub index_weights: Option<Weight>,
+    /// Of an index source: `[index_heads * index_dim, q_rank]` and `[index_heads, hidden]`.
+    pub indexer: Option<(Weight, Weight)>,
     /// Of an Engram layer: the projection and `[hc, hidden]`.
     pub engram: Option<(Weight, u64)>,
     /// `[experts, hidden]`.
@@ -68,7 +68,7 @@ impl Layer {
         };
         if site == 0 {
             takes.extend(self.compressor.iter().map(|compressor| compressor.raw.takes()));
-            takes.extend(self.index_weights.iter().map(|weights| weights as &dyn Takes));
+            takes.extend(self.indexer.iter().map(|(_, weights)| weights as &dyn Takes));
         }
         takes.iter().flat_map(|weight| weight.takes()).any(|(_, tiled)| !tiled)
     }
@@ -84,15 +84,6 @@ pub struct Mix {
     pub norm: u64,
     /// Of pre, post and comb.
     pub scale: [f32; 3],
-}
-
-/// What makes a layer's queries.
-#[derive(Debug, Clone, Copy)]
-pub enum Queries {
-    /// wq_b, `[heads * head_dim, q_rank]`.
-    Own(Weight),
-    /// The same and an index source's, `[index_heads * index_dim, q_rank]`.
-    Both(Joined),
 }
 
 /// A kv source's compressor and the key half of its indexer.
@@ -181,10 +172,7 @@ impl Layer {
                 Mix::place(&layer.ffn_hyper, &layer.ffn_norm, to)?,
             ],
             q_norm: to.vector(&attn.q_norm)?,
-            queries: match &layer.indexer {
-                None => Queries::Own(to.linear(&attn.wq_b)?),
-                Some(indexer) => Queries::Both(to.joined([&attn.wq_b, &indexer.wq_b])?),
-            },
+            wq_b: to.linear(&attn.wq_b)?,
             latents: to.joined([&attn.wkv, &attn.wq_a])?,
             kv_norm: to.vector(&attn.kv_norm)?,
             wo_a: to.grouped(&attn.wo_a, groups)?,
@@ -202,9 +190,9 @@ impl Layer {
                     index_norm: to.vector(&compressor.index_norm)?,
                 }),
             },
-            index_weights: match &layer.indexer {
+            indexer: match &layer.indexer {
                 None => None,
-                Some(indexer) => Some(to.linear(&indexer.weights)?),
+                Some(indexer) => Some((to.linear(&indexer.wq_b)?, to.linear(&indexer.weights)?)),
             },
             engram: match &layer.engram {
                 None => None,

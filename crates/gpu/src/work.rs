@@ -34,6 +34,8 @@ pub struct Work {
     pub q: Buf,
     /// A latent: `head_dim`.
     pub kv: Buf,
+    /// Compressed rows before packing, `head_dim`.
+    pub compressed: Buf,
     /// `o_groups * o_rank`.
     pub z: Buf,
     /// Index keys before packing, `index_dim`.
@@ -155,6 +157,7 @@ impl Work {
             qr: f(n, d.q_rank)?,
             q: f(n, own.heads * d.head_dim)?,
             kv: f(n, d.head_dim)?,
+            compressed: f(n, d.head_dim)?,
             z: f(n, d.o_groups * d.o_rank)?,
             index_k: f(n, d.index_dim)?,
             index_q: f(n, d.index_heads * d.index_dim)?,

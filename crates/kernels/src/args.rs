@@ -250,7 +250,8 @@ args! {
         collapsed: addr, parts: addr, base: addr, norm: addr, pre: addr, post: addr, comb: addr,
         x: addr, plain: addr, rounded: addr,
         width: u32, hc: u32, slices: u32, iterations: u32, round: u32,
-        eps: f32, hc_eps: f32, scale_pre: f32, scale_post: f32, scale_comb: f32, kept: u32, pad: u32,
+        eps: f32, hc_eps: f32, scale_pre: f32, scale_post: f32, scale_comb: f32,
+        kept: u32, first: u32,
     }
     /// `cuda/attend.cuh`, the three kernels.
     TileAttendArgs {

@@ -68,15 +68,26 @@ pub trait Device: Send {
     /// Arguments of another size, a kernel that this device has not, or the device's own failure.
     fn launch(&mut self, launch: &Launch<'_>) -> Result<(), DeviceError>;
 
-    /// Enqueues a whole list. A device may record it and replay it when the same list comes again.
+    /// Enqueues a whole list. A device may record it and replay it when the same list comes again. Without
+    /// streams what is aside runs as late as it may, which shows what should have waited for it.
     ///
     /// # Errors
     /// As [`Device::launch`].
     fn launch_all(&mut self, tape: &Tape) -> Result<(), DeviceError> {
-        tape.works().try_for_each(|work| match work {
-            Work::Launch(launch) => self.launch(&launch),
-            Work::Gather(gather) => self.gather(&gather),
-        })
+        let mut aside = Vec::new();
+        for work in tape.works() {
+            match work {
+                Work::Launch(launch) if launch.place == Place::Aside => aside.push(launch),
+                Work::Launch(launch) => {
+                    if launch.place == Place::Joined {
+                        aside.drain(..).try_for_each(|launch| self.launch(&launch))?;
+                    }
+                    self.launch(&launch)?;
+                }
+                Work::Gather(gather) => self.gather(&gather)?,
+            }
+        }
+        aside.drain(..).try_for_each(|launch| self.launch(&launch))
     }
 
     /// Its place among the devices that share one model; `None` where it has the whole model.
@@ -160,6 +171,18 @@ fn no_fibers() -> DeviceError {
     }
 }
 
+/// Where a launch of a list stands among those before it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Place {
+    /// Behind all that are not aside.
+    #[default]
+    Main,
+    /// Behind all; those that follow wait for it from the next joined one on.
+    Aside,
+    /// Behind all.
+    Joined,
+}
+
 /// One launch.
 #[derive(Debug, Clone, Copy)]
 pub struct Launch<'a> {
@@ -173,12 +196,14 @@ pub struct Launch<'a> {
     pub seed: u64,
     /// The planted fault, 0 for none.
     pub fault: u32,
+    /// Its place in a list; by itself a launch is behind all before it.
+    pub place: Place,
 }
 
 impl<'a> Launch<'a> {
     /// A launch without a fault.
     pub fn new(kernel: &'static Kernel, args: &'a [u8], grid: [u32; 2]) -> Self {
-        Self { kernel, args, grid, seed: 0, fault: 0 }
+        Self { kernel, args, grid, seed: 0, fault: 0, place: Place::Main }
     }
 
     /// Whether the arguments have the kernel's size and the device has the kernel.

@@ -219,7 +219,7 @@ impl Device for Host {
 
     fn launch(&mut self, launch: &Launch<'_>) -> Result<(), DeviceError> {
         launch.check(self)?;
-        let Launch { kernel, args, grid, seed, fault } = *launch;
+        let Launch { kernel, args, grid, seed, fault, .. } = *launch;
         // `check` has seen that there is one.
         let Some(entry) = kernel.host else { return Ok(()) };
         // SAFETY: the function only gives a size.

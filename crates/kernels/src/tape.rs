@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::args::Args;
-use crate::device::{Gather, Launch};
+use crate::device::{Gather, Launch, Place};
 use crate::manifest::Kernel;
 
 /// Launches in order, with the bytes of their arguments.
@@ -15,7 +15,7 @@ pub struct Tape {
 
 #[derive(Debug, Clone)]
 enum Entry {
-    Launch { kernel: &'static Kernel, args: Range<usize>, grid: [u32; 2] },
+    Launch { kernel: &'static Kernel, args: Range<usize>, grid: [u32; 2], place: Place },
     Gather(Gather),
 }
 
@@ -42,10 +42,21 @@ impl Tape {
 
     /// Appends a launch. The arguments are the kernel's own struct.
     pub fn push<A: Args>(&mut self, kernel: &'static Kernel, args: &A, grid: [u32; 2]) {
+        self.push_at(Place::Main, kernel, args, grid);
+    }
+
+    /// The same with its place among the others.
+    pub fn push_at<A: Args>(
+        &mut self,
+        place: Place,
+        kernel: &'static Kernel,
+        args: &A,
+        grid: [u32; 2],
+    ) {
         debug_assert_eq!(kernel.args, A::NAME, "{}", kernel.name);
         let start = self.args.len();
         args.put(&mut self.args);
-        self.entries.push(Entry::Launch { kernel, args: start..self.args.len(), grid });
+        self.entries.push(Entry::Launch { kernel, args: start..self.args.len(), grid, place });
     }
 
     /// Appends a launch as it is.
@@ -53,7 +64,8 @@ impl Tape {
         let start = self.args.len();
         self.args.extend_from_slice(launch.args);
         let args = start..self.args.len();
-        self.entries.push(Entry::Launch { kernel: launch.kernel, args, grid: launch.grid });
+        let Launch { kernel, grid, place, .. } = *launch;
+        self.entries.push(Entry::Launch { kernel, args, grid, place });
     }
 
     /// Appends a gather.
@@ -74,9 +86,10 @@ impl Tape {
     /// Everything in order.
     pub fn works(&self) -> impl Iterator<Item = Work<'_>> {
         self.entries.iter().map(|entry| match entry {
-            Entry::Launch { kernel, args, grid } => {
-                Work::Launch(Launch::new(kernel, &self.args[args.clone()], *grid))
-            }
+            Entry::Launch { kernel, args, grid, place } => Work::Launch(Launch {
+                place: *place,
+                ..Launch::new(kernel, &self.args[args.clone()], *grid)
+            }),
             Entry::Gather(gather) => Work::Gather(*gather),
         })
     }
@@ -94,13 +107,20 @@ impl Tape {
         self.entries.iter().any(|entry| matches!(entry, Entry::Gather(_)))
     }
 
-    /// The launches that `wanted` says of their place and their kernel, as a tape of their own.
+    /// The launches that `wanted` says of their number and their kernel, as a tape of their own. What was
+    /// behind those aside still is.
     pub fn part(&self, mut wanted: impl FnMut(usize, &'static Kernel) -> bool) -> Self {
         let mut part = Self::new();
-        for (i, launch) in self.launches().enumerate() {
-            if wanted(i, launch.kernel) {
-                part.push_launch(&launch);
+        let mut joins = false;
+        for (i, mut launch) in self.launches().enumerate() {
+            joins |= launch.place == Place::Joined;
+            if !wanted(i, launch.kernel) {
+                continue;
             }
+            if launch.place != Place::Aside && std::mem::take(&mut joins) {
+                launch.place = Place::Joined;
+            }
+            part.push_launch(&launch);
         }
         part
     }
@@ -113,9 +133,10 @@ impl Tape {
         let hash = words.iter().fold(PRIME, |hash, word| mix(hash, u64::from_ne_bytes(*word)));
         let hash = rest.iter().fold(hash, |hash, byte| mix(hash, u64::from(*byte)));
         self.entries.iter().fold(hash, |hash, entry| match entry {
-            Entry::Launch { kernel, grid, .. } => {
+            Entry::Launch { kernel, grid, place, .. } => {
                 let grid = u64::from(grid[0]) << 32 | u64::from(grid[1]);
-                mix(mix(hash, std::ptr::from_ref(*kernel).addr() as u64), grid)
+                let kernel = std::ptr::from_ref(*kernel).addr() as u64;
+                mix(mix(mix(hash, kernel), grid), *place as u64)
             }
             Entry::Gather(Gather { from, to, bytes }) => {
                 mix(mix(mix(hash, *from), *to), *bytes as u64)
@@ -127,9 +148,9 @@ impl Tape {
     pub fn same(&self, other: &Self) -> bool {
         let alike = |(a, b): (&Entry, &Entry)| match (a, b) {
             (
-                Entry::Launch { kernel: a, args: a_args, grid: a_grid },
-                Entry::Launch { kernel: b, args: b_args, grid: b_grid },
-            ) => std::ptr::eq(*a, *b) && a_args == b_args && a_grid == b_grid,
+                Entry::Launch { kernel: a, args: a_args, grid: a_grid, place: a_place },
+                Entry::Launch { kernel: b, args: b_args, grid: b_grid, place: b_place },
+            ) => std::ptr::eq(*a, *b) && a_args == b_args && a_grid == b_grid && a_place == b_place,
             (Entry::Gather(a), Entry::Gather(b)) => a == b,
             _ => false,
         };
@@ -169,6 +190,24 @@ mod tests {
         for other in [tape(4, 6), tape(5, 7), one.part(|i, _| i == 0), Tape::new(), gathers] {
             assert!(!one.same(&other) && one.hash() != other.hash());
         }
+    }
+
+    #[test]
+    fn a_launch_aside_is_another_list_and_a_part_waits_where_the_whole_did() {
+        let at = |places: [Place; 4]| {
+            let mut tape = Tape::new();
+            for place in places {
+                tape.push_at(place, kernel("add_rows").unwrap(), &AddArgs::default(), [1, 1]);
+            }
+            tape
+        };
+        let places = |tape: &Tape| tape.launches().map(|one| one.place).collect::<Vec<_>>();
+        let (main, aside, joined) = (Place::Main, Place::Aside, Place::Joined);
+        let (plain, whole) = (at([main; 4]), at([main, aside, joined, main]));
+        assert!(!plain.same(&whole) && plain.hash() != whole.hash());
+        assert_eq!(places(&whole), [main, aside, joined, main]);
+        assert_eq!(places(&whole.part(|i, _| i != 2)), [main, aside, joined]);
+        assert_eq!(places(&whole.part(|i, _| i < 2)), [main, aside]);
     }
 
     #[test]

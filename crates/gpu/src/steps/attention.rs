@@ -5,21 +5,20 @@ use finback_kernels::tiles::is_in_turn;
 use finback_ops::{OpsResult, Rows};
 
 use crate::batch::ROW_WORDS;
-use crate::linear::Takes;
 use crate::ops::GpuOps;
 use crate::products::word;
 use crate::rows::{Input, Of, Out, Ready};
-use crate::weights::{Queries, Raw};
+use crate::weights::Raw;
 use crate::wide::Attend;
+
+/// Groups of a product that goes aside.
+const ASIDE: u32 = 8;
 
 impl GpuOps {
     pub(crate) fn project_step(&mut self, layer: usize, kv: Rows, q: Rows) -> OpsResult {
         self.check_rows("project", &kv)?;
         self.check_rows("project", &q)?;
-        let spec = self.spec.clone();
-        let (d, round) = (&spec.dims, spec.numerics.round_stores);
-        let weights = &self.weights.layers[layer];
-        let (queries, q_norm) = (weights.queries, weights.q_norm);
+        let q_norm = self.weights.layers[layer].q_norm;
         self.latents(layer, &kv)?;
         if q.is_empty() {
             return self.finish_latents(layer, &kv, None);
@@ -27,22 +26,22 @@ impl GpuOps {
         self.finish_latents(layer, &(kv.start..q.start), None)?;
         self.finish_latents(layer, &(q.end..kv.end), None)?;
         self.finish_latents(layer, &q, Some(q_norm))?;
-        let input = self.qr(&q);
-        let takes: &dyn Takes = match &queries {
-            Queries::Own(weight) => weight,
-            Queries::Both(joined) => joined,
-        };
-        let ready = self.products.ready(&mut self.queue, Of::Qr, q.start, input, &[takes])?;
+        match self.weights.layers[layer].indexer {
+            // The choice, which comes next, pushes them, to be made beside it.
+            Some(_) => Ok(()),
+            None => self.queries(layer, &q),
+        }
+    }
+
+    /// The queries of a layer's rows from their latents.
+    pub(crate) fn queries(&mut self, layer: usize, q: &Rows) -> OpsResult {
+        let (d, round) = (&self.spec.dims, self.spec.numerics.round_stores);
+        let wq_b = self.weights.layers[layer].wq_b;
+        let input = self.qr(q);
+        let ready = self.products.ready(&mut self.queue, Of::Qr, q.start, input, &[&wq_b])?;
         let heads = self.own.heads;
         let out = Out { at: self.work.q.row(q.start), stride: heads * d.head_dim, round };
-        match &queries {
-            Queries::Own(weight) => self.products.dense(&mut self.queue, &ready, weight, out),
-            Queries::Both(joined) => {
-                let at = self.work.index_q.row(q.start);
-                let index = Out { at, stride: d.index_heads * d.index_dim, round };
-                self.products.both(&mut self.queue, &ready, joined, [out, index])
-            }
-        }
+        self.products.dense(&mut self.queue, &ready, &wq_b, out)
     }
 
     /// The projected latents of a layer's rows, in `kv` and `qr`.
@@ -102,6 +101,27 @@ impl GpuOps {
     pub(crate) fn compress_step(&mut self, layer: usize, rows: Rows) -> OpsResult {
         self.check_rows("compress", &rows)?;
         self.write_angles()?;
+        self.beside(|ops| ops.compress(layer, rows))
+    }
+
+    /// Of a taped pass: what follows goes aside, its products on few groups.
+    pub(crate) fn go_aside(&mut self) {
+        if self.queue.is_taped() {
+            self.queue.go_aside(true);
+            self.products.set_width(ASIDE.min(self.products.width()));
+        }
+    }
+
+    /// A step that may go aside; what follows does not.
+    pub(crate) fn beside(&mut self, step: impl FnOnce(&mut Self) -> OpsResult) -> OpsResult {
+        let groups = self.products.width();
+        let done = step(self);
+        self.products.set_width(groups);
+        self.queue.go_aside(false);
+        done
+    }
+
+    fn compress(&mut self, layer: usize, rows: Rows) -> OpsResult {
         let spec = self.spec.clone();
         let target = spec.layer(layer);
         let (Some(source), Some(weights)) = (target.source, &self.weights.layers[layer].compressor)
@@ -131,7 +151,7 @@ impl GpuOps {
         let input = self.x(&rows);
         let ready =
             self.products.ready(&mut self.queue, Of::X, rows.start, input, &[raw.takes()])?;
-        let latents = self.work.kv.at;
+        let latents = self.work.compressed.at;
         match &raw {
             Raw::Latent(wkv) => {
                 let out = Out { at: latents, stride: d.head_dim, round };
@@ -148,6 +168,9 @@ impl GpuOps {
         if n == 0 {
             return Ok(());
         }
+        // The choice and attention are the first to read what follows.
+        self.keys_aside = true;
+        self.go_aside();
         let (width, stride) = (d.head_dim, d.head_dim);
         let input = Input { x: latents, width, stride, rows: n, round: true, kept: false };
         let forms = self.products.own_forms(&index_k);
@@ -196,6 +219,9 @@ impl GpuOps {
 
     pub(crate) fn attend_step(&mut self, layer: usize, rows: Rows) -> OpsResult {
         self.check_rows("attend", &rows)?;
+        if std::mem::take(&mut self.keys_aside) {
+            self.queue.join();
+        }
         if let Some(wide) = self.attends_wide(layer) {
             return self.attend_wide(layer, rows, &wide);
         }

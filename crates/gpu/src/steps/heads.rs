@@ -59,6 +59,7 @@ impl GpuOps {
             round: u32::from(spec.numerics.round_stores),
             pad: 0,
         };
+        self.queue.join();
         self.queue.push(self.kernels.collapse, &args, by_slice(n, d.hidden))?;
         self.rmsnorm_to(x, norm, y, d.hidden, n)?;
         let head = self.weights.head;
@@ -198,6 +199,8 @@ impl GpuOps {
         let (d, n, round) = (&spec.dims, rows.len(), spec.numerics.round_stores);
         let width = drafter.taps * d.hidden;
         let taps = self.work.taps.row(rows.start);
+        // Without attention since, keys may still be made in the room of their operands.
+        self.queue.join();
         let input = Input { x: taps, width, stride: width, rows: n, round: true, kept: false };
         let ready = self.products.ready(&mut self.queue, Of::Other, 0, input, &[&main_proj])?;
         let x = self.work.x.row(rows.start);

@@ -14,6 +14,9 @@ use crate::rows::{Of, Out};
 use crate::state::Source;
 use crate::wide::Select;
 
+/// Processors that the queries' product leaves to the choice beside it.
+const LEFT: u32 = 4;
+
 /// How a layer's choice relates to the candidate blocks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
@@ -26,14 +29,45 @@ enum Level {
 }
 
 impl GpuOps {
+    /// The layer's queries too, which are made beside the choice.
     pub(crate) fn select_step(&mut self, layer: usize, rows: Rows) -> OpsResult {
         self.check_rows("select", &rows)?;
+        self.beside(|ops| ops.index_queries(layer, &rows))?;
+        self.beside(|ops| {
+            ops.keys_aside = true;
+            ops.queue.go_aside(true);
+            ops.select(layer, rows.clone())
+        })?;
+        self.beside(|ops| {
+            if ops.queue.is_taped() {
+                let groups = ops.products.width().saturating_sub(LEFT).max(1);
+                ops.products.set_width(groups);
+            }
+            ops.queries(layer, &rows)
+        })
+    }
+
+    /// What is scored: the indexer's queries, and its heads' weights aside.
+    fn index_queries(&mut self, layer: usize, rows: &Rows) -> OpsResult {
+        let Some((wq_b, weights)) = self.weights.layers[layer].indexer else { return Ok(()) };
+        let (d, round) = (&self.spec.dims, self.spec.numerics.round_stores);
+        let (index_heads, width) = (d.index_heads, d.index_heads * d.index_dim);
+        let (x, qr) = (self.x(rows), self.qr(rows));
+        let x = self.products.ready(&mut self.queue, Of::X, rows.start, x, &[&weights])?;
+        let qr = self.products.ready(&mut self.queue, Of::Qr, rows.start, qr, &[&wq_b])?;
+        let groups = self.products.width();
+        self.go_aside();
+        let out = Out { at: self.work.index_w.row(rows.start), stride: index_heads, round };
+        self.products.dense(&mut self.queue, &x, &weights, out)?;
+        self.queue.go_aside(false);
+        self.products.set_width(groups);
+        let out = Out { at: self.work.index_q.row(rows.start), stride: width, round };
+        self.products.dense(&mut self.queue, &qr, &wq_b, out)
+    }
+
+    fn select(&mut self, layer: usize, rows: Rows) -> OpsResult {
         let spec = self.spec.clone();
-        let (Some(source), Some(weights)) =
-            (spec.layer(layer).source, self.weights.layers[layer].index_weights)
-        else {
-            return Ok(());
-        };
+        let Some(source) = spec.layer(layer).source else { return Ok(()) };
         let (d, round) = (&spec.dims, spec.numerics.round_stores);
         let source = self.state.sources[source];
         let level = match d.candidate_layer {
@@ -41,12 +75,7 @@ impl GpuOps {
             Some(l) if l < layer => Level::Within,
             _ => Level::Free,
         };
-        // The projection left the queries.
         let q = self.work.index_q.row(rows.start);
-        let input = self.x(&rows);
-        let ready = self.products.ready(&mut self.queue, Of::X, rows.start, input, &[&weights])?;
-        let out = Out { at: self.work.index_w.row(rows.start), stride: d.index_heads, round };
-        self.products.dense(&mut self.queue, &ready, &weights, out)?;
         if let Some(wide) = self.wide.select {
             let (cos, sin) = self.angles(layer, rows.start);
             let args = IndexOperandArgs {

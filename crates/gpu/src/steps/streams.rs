@@ -214,8 +214,10 @@ impl GpuOps {
             expand: u32::from(pending.is_some()),
             round,
         };
+        self.queue.join();
         self.queue.push(mix.mix, &args, [word(mix.slices), word(n.div_ceil(each))])?;
         let [scale_pre, scale_post, scale_comb] = site.scale;
+        let norms = word(d.hidden.div_ceil(512));
         let args = HyperNormArgs {
             collapsed,
             parts: mix.parts.row(rows.start),
@@ -238,9 +240,16 @@ impl GpuOps {
             scale_post,
             scale_comb,
             kept: u32::from(mix.tiled),
-            pad: 0,
+            first: 0,
         };
-        self.queue.push(mix.norm, &args, [word(n), word(1 + d.hidden.div_ceil(512))])
+        if !self.queue.is_taped() {
+            return self.queue.push(mix.norm, &args, [word(n), 1 + norms]);
+        }
+        // What the next site takes is made beside this one's sublayer.
+        self.queue.go_aside(true);
+        self.queue.push(mix.norm, &args, [word(n), 1])?;
+        self.queue.go_aside(false);
+        self.queue.push(mix.norm, &HyperNormArgs { first: 1, ..args }, [word(n), norms])
     }
 
     /// The streams' expansion waits for the next step, which may do it on its way.
@@ -270,6 +279,7 @@ impl GpuOps {
             round: u32::from(self.spec.numerics.round_stores),
             pad: 0,
         };
+        self.queue.join();
         self.queue.push(self.kernels.hyper_out, &args, by_slice(rows.len(), d.hidden))
     }
 }

@@ -210,7 +210,8 @@ impl Bench<'_> {
             None => (self.kernel, &case.plan),
         };
         let (args, grid) = plan(&Addresses(addresses), way.rows);
-        let launch = Launch { kernel, args: &args, grid, seed: way.seed, fault: self.fault };
+        let launch =
+            Launch { seed: way.seed, fault: self.fault, ..Launch::new(kernel, &args, grid) };
         self.device.launch(&launch)?;
         let findings = self.device.finish()?;
         let mut ran = Ran { rows: way.rows.to_vec(), outs: Vec::new(), findings, touched: None };

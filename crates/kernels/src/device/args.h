@@ -593,7 +593,7 @@ struct HyperNormArgs {
     float scale_post;
     float scale_comb;
     u32 kept;
-    u32 pad;
+    u32 first;
 };
 
 struct FillArgs {

@@ -305,12 +305,12 @@ template <bool FULL> DEVICE float sinkhorn(bool there, float x, u32 iterations, 
 
 // x = rmsnorm(collapsed), which is bf16 where `kept` says so, as f32, as bf16, and as bf16 rounded to e4m3 as an FP8 linear's input is
 // (each where its address is given): 512 channels of a row for each group y from 1 on. pre, post and
-// comb: group (row, 0).
+// comb: group (row, 0). Groups count from `first`.
 KERNEL(hyper_norm, HyperNormArgs) {
     SHARED(float, mix, 8u * GROUP_WARPS);
     const u32 lane = LANE, hc = args.hc, width = args.width, count = hyper_parts(hc), mixes = count - 2u;
     const u64 row = GROUP_X;
-    const u32 group = GROUP_Y;
+    const u32 group = GROUP_Y + args.first;
     GLOBAL const float* parts = args.parts + row * args.slices * count;
     if (group > 0) {
         // A lane's four channels lie side by side.

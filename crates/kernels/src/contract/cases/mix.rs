@@ -20,8 +20,9 @@ pub fn cases() -> Vec<Case> {
         hyper_mix(TILED, Input::Streams, Shape { hc: 4, columns: 128, topk: 1 }, TILES, true),
         hyper_mix(TILED, Input::Sublayer, Shape { hc: 4, columns: 128, topk: 1 }, TILES, true),
         hyper_mix(TILED, Input::Experts, Shape { hc: 4, columns: 128, topk: 7 }, TILES, true),
-        hyper_norm(4, 7, true),
-        hyper_norm(3, 40, false),
+        hyper_norm(4, 7, true, 0),
+        hyper_norm(3, 40, false, 0),
+        hyper_norm(4, 7, true, 1),
     ]
 }
 
@@ -240,7 +241,8 @@ fn warp_sum(terms: &[f32]) -> f32 {
     lanes[0]
 }
 
-fn hyper_norm(hc: usize, slices: usize, kept: bool) -> Case {
+/// From the group `first` on: without the first, no pre, post and comb.
+fn hyper_norm(hc: usize, slices: usize, kept: bool, first: u32) -> Case {
     let mixes = (2 + hc) * hc;
     let count = mixes + 2;
     let (rows, iterations) = (4, 20);
@@ -291,57 +293,65 @@ fn hyper_norm(hc: usize, slices: usize, kept: bool) -> Case {
         let combs = nears(comb.iter().map(|&c| near(c, c * relative, false)));
         let (plain, rounded) = (halves(&x), halves(&lifted));
         let (plain, rounded) = (Want::Bytes(plain), Want::Bytes(rounded));
-        vec![pres, posts, combs, Want::Bytes(bytes(&x)), plain, rounded]
+        let norms = [Want::Bytes(bytes(&x)), plain, rounded];
+        let mixed = [pres, posts, combs].into_iter().filter(|_| first == 0);
+        mixed.chain(norms).collect()
     };
-    Case::new(
+    let case = Case::new(
         "hyper_norm",
-        format!("{hc} streams, {rows} rows of {WIDTH} in {slices} slices"),
+        format!("{hc} streams, {rows} rows of {WIDTH} in {slices} slices, from group {first}"),
         rows,
     )
     .row_kept("collapsed", &collapsed, kept)
     .row("parts", &parts)
     .shared("base", &base)
-    .shared("norm", &norm)
-    .in_place("pre", &pre)
-    .out("post", hc * 4)
-    .out("comb", hc * hc * 4)
-    .out("x", WIDTH * 4)
-    .out("plain", WIDTH * 2)
-    .out("rounded", WIDTH * 2)
-    .launch(move |at, rows| {
-        let args = HyperNormArgs {
-            collapsed: at.of("collapsed"),
-            parts: at.of("parts"),
-            base: at.of("base"),
-            norm: at.of("norm"),
-            pre: at.of("pre"),
-            post: at.of("post"),
-            comb: at.of("comb"),
-            x: at.of("x"),
-            plain: at.of("plain"),
-            rounded: at.of("rounded"),
-            width: word(WIDTH),
-            hc: word(hc),
-            slices: word(slices),
-            iterations: word(iterations),
-            round: 1,
-            eps,
-            hc_eps,
-            scale_pre: scale[0],
-            scale_post: scale[1],
-            scale_comb: scale[2],
-            kept: kept.into(),
-            pad: 0,
-        };
-        (args.bytes(), [word(rows.len()), 1 + word(WIDTH).div_ceil(512)])
-    })
-    .want(want)
-    .strike("collapsed", 9, f32::NAN, Rule::NanAt("x", 9))
-    .strike("parts", mixes + 1, f32::NAN, Rule::Nan("x"))
-    .strike("parts", mixes, f32::NAN, Rule::Nan("comb"))
-    .strike("parts", count + 1, f32::NAN, Rule::NanAt("pre", 1))
-    .strike("parts", count + 1, f32::NAN, Rule::Same("x"))
-    .fault("SINKHORN_DROPPED_ROUND", Gate::Reference)
-    .fault("HYPER_DROPPED_SLICE", Gate::Reference)
-    .fault("QUANT_WRONG_SCALE", Gate::Reference)
+    .shared("norm", &norm);
+    let case = match first {
+        0 => case.in_place("pre", &pre).out("post", hc * 4).out("comb", hc * hc * 4),
+        _ => case,
+    };
+    let case = case
+        .out("x", WIDTH * 4)
+        .out("plain", WIDTH * 2)
+        .out("rounded", WIDTH * 2)
+        .launch(move |at, rows| {
+            let of = |name| if first == 0 { at.of(name) } else { 0 };
+            let args = HyperNormArgs {
+                collapsed: at.of("collapsed"),
+                parts: at.of("parts"),
+                base: at.of("base"),
+                norm: at.of("norm"),
+                pre: of("pre"),
+                post: of("post"),
+                comb: of("comb"),
+                x: at.of("x"),
+                plain: at.of("plain"),
+                rounded: at.of("rounded"),
+                width: word(WIDTH),
+                hc: word(hc),
+                slices: word(slices),
+                iterations: word(iterations),
+                round: 1,
+                eps,
+                hc_eps,
+                scale_pre: scale[0],
+                scale_post: scale[1],
+                scale_comb: scale[2],
+                kept: kept.into(),
+                first,
+            };
+            (args.bytes(), [word(rows.len()), 1 + word(WIDTH).div_ceil(512) - first])
+        })
+        .want(want)
+        .strike("collapsed", 9, f32::NAN, Rule::NanAt("x", 9))
+        .strike("parts", mixes + 1, f32::NAN, Rule::Nan("x"))
+        .strike("parts", count + 1, f32::NAN, Rule::Same("x"))
+        .fault("HYPER_DROPPED_SLICE", Gate::Reference)
+        .fault("QUANT_WRONG_SCALE", Gate::Reference);
+    if first > 0 {
+        return case;
+    }
+    case.strike("parts", mixes, f32::NAN, Rule::Nan("comb"))
+        .strike("parts", count + 1, f32::NAN, Rule::NanAt("pre", 1))
+        .fault("SINKHORN_DROPPED_ROUND", Gate::Reference)
 }
