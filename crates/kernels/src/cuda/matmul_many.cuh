@@ -228,7 +228,8 @@ template <u32 F> DEVICE void many_bring(const TileArgs& args, ManyRing<F> ring, 
             from.tile[i] = args.weight + piece.expert * args.expert_bytes + (u64(tile) * steps * parts + part % parts) * 16u;
         }
         if (F == FORMAT_FP4) {
-            if (piece.rows <= 32u) bring_stages<F, 2u>(args, ring, from, shown);
+            if (piece.rows <= 16u) bring_stages<F, 1u>(args, ring, from, shown);
+            else if (piece.rows <= 32u) bring_stages<F, 2u>(args, ring, from, shown);
             else if (piece.rows <= 48u) bring_stages<F, 3u>(args, ring, from, shown);
             else if (piece.rows <= 64u) bring_stages<F, 4u>(args, ring, from, shown);
             else if (piece.rows <= 80u) bring_stages<F, 5u>(args, ring, from, shown);
@@ -462,7 +463,8 @@ template <u32 F> DEVICE void many(const TileArgs& args) {
             const u32 rows = load_piece(at).rows;
             if (rows == 0) break;
             // Experts have few rows each: their pieces have sizes of their own. Other pieces have the launch's.
-            if (F == FORMAT_FP4 && rows <= 32u) many_multiply<F, 32u>(args, ring, own, at, exponents);
+            if (F == FORMAT_FP4 && rows <= 16u) many_multiply<F, 16u>(args, ring, own, at, exponents);
+            else if (F == FORMAT_FP4 && rows <= 32u) many_multiply<F, 32u>(args, ring, own, at, exponents);
             else if (F == FORMAT_FP4 && rows <= 48u) many_multiply<F, 48u>(args, ring, own, at, exponents);
             else if (F == FORMAT_FP4 && rows <= 56u) many_multiply<F, 56u>(args, ring, own, at, exponents);
             else if (rows <= 64u) many_multiply<F, 64u>(args, ring, own, at, exponents);

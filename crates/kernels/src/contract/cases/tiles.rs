@@ -41,6 +41,7 @@ pub fn cases() -> Vec<Case> {
     // More outputs than are done together, so that a piece begins where another ends, and an odd number of steps, more
     // than the ring holds; in sizes of experts' pieces that no other case has.
     cases.push(product(format::FP4, (64, 3096), 84, By::Many));
+    cases.push(product(format::FP4, (128, 24), 31, By::Many));
     cases.push(product(format::FP4, (128, 24), 47, By::Many));
     cases.push(product(format::FP4, (128, 24), 55, By::Many));
     cases.push(product(format::FP4, (960, 520), 60, By::Many));
