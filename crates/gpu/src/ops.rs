@@ -105,8 +105,15 @@ impl GpuOps {
         // What is not read any more need not be expanded.
         self.pending = None;
         let compressed = compressed.then_some(&self.compressed_frequencies);
-        let (angles, writes) = self.batch.begin(spans, &self.window_frequencies, compressed);
+        let (angles, mut writes) = self.batch.begin(spans, &self.window_frequencies, compressed);
         self.turned = Some(angles);
+        if self.queue.is_taped()
+            && let (Some(angles), Some((_, bytes))) = (self.turned.take(), writes.last_mut())
+        {
+            // The angles lie behind the other tables: one copy takes both.
+            bytes.extend_from_slice(&angles.1);
+            self.batch.reuse_angles(angles);
+        }
         for (at, bytes) in &writes {
             if let Err(error) = self.queue.write(*at, bytes) {
                 self.batch.forget();
@@ -114,7 +121,7 @@ impl GpuOps {
             }
         }
         self.batch.reuse(writes);
-        if self.queue.is_taped() { self.write_angles() } else { Ok(()) }
+        Ok(())
     }
 
     /// Writes the pass's angles, where that is still to be done: a long pass begins without them.

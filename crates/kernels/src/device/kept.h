@@ -7,11 +7,6 @@ DEVICE float load_kept(GLOBAL const u8* from, u64 at, u32 round) {
     return ((GLOBAL const float*)from)[at];
 }
 
-DEVICE void store_kept(float x, GLOBAL u8* to, u64 at, u32 round) {
-    if (round != 0) ((GLOBAL u16*)to)[at] = u16(AS_BITS(round_bf16(x)) >> 16);
-    else ((GLOBAL float*)to)[at] = x;
-}
-
 // Four f32 values that lie side by side, their address a multiple of 16 bytes.
 DEVICE void load_fours(GLOBAL const float* from, THREAD float* x) {
     const Bytes16 bytes = LOAD16(from);
