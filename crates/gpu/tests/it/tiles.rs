@@ -21,7 +21,7 @@ fn spec() -> Arc<ModelSpec> {
     let dir = finback_testkit::temp_dir();
     let mut options = SynthOptions {
         seed: 3,
-        hidden: 64,
+        hidden: 128,
         heads: 64,
         head_dim: 512,
         rope_dim: 64,
@@ -104,7 +104,8 @@ fn pieces_single_rows_and_company_equal_the_whole_prompt() {
     let (mut r, seen) = over(emu_with_tiles().unwrap(), &spec, 2);
     let rows = prompt(&mut r, 0, &ids, LONG, 2);
     let (whole, state) = (bits(&rows).pop(), r.state(0).unwrap());
-    for name in ["tile_attend_many", "tile_fp8_many", "tile_fp4_many", "tile_index_many"] {
+    let seen_many = ["tile_attend_many", "tile_fp8_many", "tile_fp4_many", "tile_index_many"];
+    for name in seen_many.into_iter().chain(["tile_hyper_mix"]) {
         assert!(seen.lock().unwrap().contains(name), "{name}: {seen:?}");
     }
     // The same rows in pieces, the last ones alone beside another slot's windows.
