@@ -45,7 +45,7 @@ pub trait Ops: Send {
 
     // ---- the target ------------------------------------------------------------------------
 
-    /// `X_i = embed[token]` for all streams; `pre = [1, 0, ..]`.
+    /// `X_i = embed[token]` for all streams, rounded where stores are; `pre = [1, 0, ..]`.
     fn embed(&mut self, rows: Rows) -> OpsResult;
 
     /// `X_i += gate_i * value`: the Engram rows of each token's n-grams, projected to a key a stream

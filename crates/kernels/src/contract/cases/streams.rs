@@ -2,7 +2,7 @@
 
 use finback_numerics::{bf16, fp8};
 
-use super::super::case::{Case, Gate, Rule, Want, bytes};
+use super::super::case::{Case, Gate, Rule, Want, bytes, encoded};
 use super::super::data::{Data, UNIT, gamma, group_depth, near, nears};
 use super::{by_row, by_slice, word};
 use crate::args::{
@@ -12,8 +12,9 @@ use crate::args::{
 
 pub fn cases() -> Vec<Case> {
     vec![
-        embed(true),
-        embed(false),
+        embed(format::BF16, true),
+        embed(format::BF16, false),
+        embed(format::F32, true),
         collapse(true),
         collapse(false),
         tap(true),
@@ -31,13 +32,15 @@ pub fn cases() -> Vec<Case> {
 const WIDTH: usize = 520;
 const HC: usize = 4;
 
-fn embed(round: bool) -> Case {
+fn embed(kind: u32, round: bool) -> Case {
     let (rows, vocab) = (5, 9);
     let mut data = Data::new(1);
-    let table: Vec<u16> = data.floats(vocab * WIDTH, 2.0).into_iter().map(bf16::encode).collect();
+    let values = data.kept(vocab * WIDTH, 2.0, kind == format::BF16);
     let tokens = data.below(rows, vocab);
-    let (values, ids) = (table.clone(), tokens.clone());
-    Case::new("embed", format!("{rows} rows of {HC} streams of {WIDTH}, rounded: {round}"), rows)
+    let table = if kind == format::BF16 { bytes(&encoded(&values)) } else { bytes(&values) };
+    let ids = tokens.clone();
+    let shape = format!("{rows} rows of {HC} streams of {WIDTH}, format {kind}, rounded: {round}");
+    Case::new("embed", shape, rows)
         .shared("table", &table)
         .row("tokens", &tokens)
         .out_kept("streams", HC * WIDTH, round)
@@ -50,7 +53,7 @@ fn embed(round: bool) -> Case {
                 pre: at.of("pre"),
                 width: word(WIDTH),
                 hc: word(HC),
-                format: format::BF16,
+                format: kind,
                 round: round.into(),
             };
             (args.bytes(), by_slice(rows, WIDTH))
@@ -58,8 +61,7 @@ fn embed(round: bool) -> Case {
         .want(move |row| {
             let from = ids[row] as usize * WIDTH;
             let one = values[from..from + WIDTH].repeat(HC);
-            let lifted: Vec<f32> = one.iter().map(|&b| bf16::lift(b)).collect();
-            let streams = if round { bytes(&one) } else { bytes(&lifted) };
+            let streams = if round { bytes(&encoded(&one)) } else { bytes(&one) };
             vec![Want::Bytes(streams), Want::Bytes(bytes(&[1.0f32, 0.0, 0.0, 0.0]))]
         })
         .fault("EMBED_DROPPED_STREAM", Gate::Writes)
