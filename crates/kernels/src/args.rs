@@ -253,7 +253,7 @@ args! {
         eps: f32, hc_eps: f32, scale_pre: f32, scale_post: f32, scale_comb: f32,
         kept: u32, first: u32,
     }
-    /// `cuda/attend.cuh`, the three kernels.
+    /// `cuda/attend.cuh` and `attend_many.cuh`, the three kernels.
     TileAttendArgs {
         q: addr, cos: addr, sin: addr, sinks: addr, ring: addr, fresh: addr, pool: addr,
         rows: addr, blocks: addr, picks: addr, n_picks: addr, scores: addr, out: addr,

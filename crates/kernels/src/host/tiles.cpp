@@ -11,6 +11,7 @@
 #include "../cuda/matmul_few.cuh"
 #include "../cuda/matmul_many.cuh"
 #include "../cuda/attend.cuh"
+#include "../cuda/attend_many.cuh"
 #include "../cuda/select.cuh"
 #include "../cuda/routes.cuh"
 #include "../cuda/choose.cuh"
