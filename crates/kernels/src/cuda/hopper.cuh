@@ -42,17 +42,13 @@ template <u32 C> DEVICE void signal_arrive(u32 signal) {
     if (C == 1u) asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(signal) : "memory");
     else asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(signal) : "memory");
 }
-// A warp's arrival, after what its lanes did. One lane's is enough, but a race checker sees the order of
-// lanes that arrive themselves only: for it each does.
+// Of a warp's lanes so many arrive for it. One is enough, but a race checker sees the order of lanes that arrive
+// themselves only: for it each does.
 #ifdef EVERY_LANE_SIGNALS
 #define WARP_ARRIVALS 32u
 #else
 #define WARP_ARRIVALS 1u
 #endif
-template <u32 C> DEVICE void warp_arrives(u32 signal) {
-    __syncwarp();
-    if (LANE % 32u < WARP_ARRIVALS) signal_arrive<C>(signal);
-}
 DEVICE void signal_wait(u32 signal, u32 parity) {
     u32 turned = 0;
     while (!turned)

@@ -7,6 +7,12 @@
 #pragma once
 #ifdef HOPPER
 
+// A warp's arrival, after what its lanes did.
+template <u32 C> DEVICE void warp_arrives(u32 signal) {
+    __syncwarp();
+    if (LANE % 32u < WARP_ARRIVALS) signal_arrive<C>(signal);
+}
+
 // The stored bytes of 16 outputs times 64 inputs.
 template <u32 F> DEVICE constexpr u32 step_bytes() {
     return F == FORMAT_FP8 ? 1024u : F == FORMAT_FP4 ? 544u : 2048u;

@@ -146,10 +146,6 @@ DEVICE void signal_new(u32 signal, u32 arrivals) { finback::make_signal(signal, 
 DEVICE void signals_made() {}
 template <u32 C> DEVICE void signal_arrive(u32 signal) { finback::arrive(signal, 0); }
 #define WARP_ARRIVALS 1u
-template <u32 C> DEVICE void warp_arrives(u32 signal) {
-    __syncwarp();
-    if (LANE % 32u < WARP_ARRIVALS) signal_arrive<C>(signal);
-}
 DEVICE void signal_expect(u32 signal, u32 bytes) { finback::arrive(signal, bytes); }
 DEVICE void signal_wait(u32 signal, u32 parity) { finback::wait_for_signal(signal, parity); }
 template <u32 C> DEVICE void signal_wait_all(u32 signal, u32 parity) { finback::wait_for_signal(signal, parity); }
