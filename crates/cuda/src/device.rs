@@ -457,6 +457,8 @@ impl Device for Cuda {
     }
 
     fn launch(&mut self, launch: &Launch<'_>) -> Result<(), DeviceError> {
+        // Alone it has nothing to be beside.
+        let launch = &Launch { place: Place::Main, ..*launch };
         if launch.fault == 0 {
             return self.enqueue(self.code.as_ref(), launch);
         }
