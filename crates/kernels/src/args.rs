@@ -167,7 +167,7 @@ args! {
     /// `experts.h`, `swiglu`.
     SwigluArgs {
         gate: addr, up: addr, weights: addr, out: addr,
-        coded: addr, width: u32, weighted: u32, limit: f32, round: u32,
+        coded: addr, width: u32, weighted: u32, limit: f32, round: u32, slices: u32, pad: u32,
     }
     /// `experts.h`, `sum_experts`.
     SumExpertsArgs {

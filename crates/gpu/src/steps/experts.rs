@@ -15,6 +15,9 @@ use crate::ops::{GpuOps, Pending};
 use crate::products::{by_slice, word};
 use crate::rows::{Input, Of, Out, Ready, Used};
 
+/// Rows that fill a device with a group each: then SwiGLU's groups take whole ones.
+const WHOLE_ROWS: usize = 4096;
+
 /// Whether so many rows are routed and ordered by one launch.
 fn is_few(rows: usize, ffn: &Ffn) -> bool {
     let (most_rows, routes, scores) = ROUTE_FEW;
@@ -144,6 +147,7 @@ impl GpuOps {
         let coded = self.products.other_coded(&weights);
         let shared = inter < d.inter;
         let own_coded = if shared { self.work.hidden_coded.at } else { coded.unwrap_or(0) };
+        let slices = if n + routes < WHOLE_ROWS { inter.div_ceil(512) } else { 1 };
         let args = SwigluArgs {
             gate: hidden,
             up: self.work.shared_row(self.work.hidden_up, n),
@@ -154,8 +158,10 @@ impl GpuOps {
             weighted: 1,
             limit: d.swiglu_limit,
             round: u32::from(round),
+            slices: word(slices),
+            pad: 0,
         };
-        let grid = [word(n + routes), word(inter.div_ceil(512))];
+        let grid = [word(n + routes), word(slices)];
         self.queue.push(self.kernels.swiglu, &args, grid)?;
         let x = if shared { self.work.hidden_up.at } else { hidden };
         if shared {

@@ -300,6 +300,8 @@ struct SwigluArgs {
     u32 weighted;
     float limit;
     u32 round;
+    u32 slices;
+    u32 pad;
 };
 
 struct SumExpertsArgs {

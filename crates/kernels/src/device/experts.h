@@ -262,36 +262,39 @@ DEVICE float gated(ARGS_REF(SwigluArgs) args, float gate, float up, float weight
     return stored(silu_of(gate) * up * weight, args.round);
 }
 
-// The gated values, 512 channels of a row a group: as f32, or without an address for them as bf16 rounded to e4m3 as an
-// FP8 or FP4 linear's input is.
+// The gated values of a row, 512 channels and every `slices` times 512 further ones a group: as f32, or without an
+// address for them as bf16 rounded to e4m3 as an FP8 or FP4 linear's input is.
 KERNEL(swiglu, SwigluArgs) {
-    const u32 lane = LANE, slice = GROUP_Y;
+    const u32 lane = LANE;
     const u64 row = GROUP_X;
     const float weight = args.weighted != 0 ? args.weights[row] : 1.0f;
-    if (!args.out) {
-        // Rows in whole blocks of 32: a lane takes four channels side by side.
-        const u32 k = slice * SLICE_CHANNELS + lane * 4u;
-        const bool mine = k < args.width;
-        float gates[4] = {0.0f, 0.0f, 0.0f, 0.0f}, ups[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-        if (mine) load_fours(args.gate + row * args.width + k, gates);
-        if (mine) load_fours(args.up + row * args.width + k, ups);
+    for (u32 slice = GROUP_Y; slice * SLICE_CHANNELS < args.width; slice += args.slices) {
+        if (!args.out) {
+            // Rows in whole blocks of 32: a lane takes four channels side by side. A warp past the row has none.
+            const u32 k = slice * SLICE_CHANNELS + lane * 4u;
+            if (k - lane % 32u * 4u >= args.width) break;
+            const bool mine = k < args.width;
+            float gates[4] = {0.0f, 0.0f, 0.0f, 0.0f}, ups[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+            if (mine) load_fours(args.gate + row * args.width + k, gates);
+            if (mine) load_fours(args.up + row * args.width + k, ups);
+            UNROLL
+            for (u32 i = 0; i < 4u; i++) gates[i] = gated(args, gates[i], ups[i], weight);
+            store_coded_fours(gates, mine, args.coded + row * args.width + k);
+            continue;
+        }
+        const u32 EACH = SLICE_CHANNELS / GROUP_LANES, first = slice_first(slice, lane);
+        float gates[EACH], ups[EACH];
         UNROLL
-        for (u32 i = 0; i < 4u; i++) gates[i] = gated(args, gates[i], ups[i], weight);
-        store_coded_fours(gates, mine, args.coded + row * args.width + k);
-        return;
-    }
-    const u32 EACH = SLICE_CHANNELS / GROUP_LANES, first = slice_first(slice, lane);
-    float gates[EACH], ups[EACH];
-    UNROLL
-    for (u32 i = 0; i < EACH; i++) {
-        const u32 k = first + i * GROUP_LANES;
-        gates[i] = k < args.width ? args.gate[row * args.width + k] : 0.0f;
-        ups[i] = k < args.width ? args.up[row * args.width + k] : 0.0f;
-    }
-    UNROLL
-    for (u32 i = 0; i < EACH; i++) {
-        const u32 k = first + i * GROUP_LANES;
-        if (k < args.width) args.out[row * args.width + k] = gated(args, gates[i], ups[i], weight);
+        for (u32 i = 0; i < EACH; i++) {
+            const u32 k = first + i * GROUP_LANES;
+            gates[i] = k < args.width ? args.gate[row * args.width + k] : 0.0f;
+            ups[i] = k < args.width ? args.up[row * args.width + k] : 0.0f;
+        }
+        UNROLL
+        for (u32 i = 0; i < EACH; i++) {
+            const u32 k = first + i * GROUP_LANES;
+            if (k < args.width) args.out[row * args.width + k] = gated(args, gates[i], ups[i], weight);
+        }
     }
 }
 

@@ -282,6 +282,8 @@ fn group_routes(kernel: &'static str, rows: usize, topk: usize, experts: usize) 
 
 fn swiglu(weighted: bool, limit: f32, coded: bool) -> Case {
     let (rows, width) = (3, 544);
+    // A group a slice, or one for both.
+    let slices = if weighted { 2 } else { 1 };
     let mut data = Data::new(63);
     let (gate, up) = (data.floats(rows * width, 15.0), data.floats(rows * width, 15.0));
     let weights = data.between(rows, 0.1, 1.0);
@@ -327,8 +329,10 @@ fn swiglu(weighted: bool, limit: f32, coded: bool) -> Case {
                 weighted: weighted.into(),
                 limit,
                 round: 1,
+                slices,
+                pad: 0,
             };
-            (args.bytes(), [word(rows.len()), word(width).div_ceil(512)])
+            (args.bytes(), [word(rows.len()), slices])
         })
         .want(want);
     let case = if coded {
