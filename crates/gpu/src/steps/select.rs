@@ -88,7 +88,8 @@ impl GpuOps {
                 pairs: word(d.rope_dim / 2),
                 pad: 0,
             };
-            self.queue.push(wide.operand, &args, [word(rows.len()), word(d.index_heads)])?;
+            let groups = (d.index_heads * d.index_dim).div_ceil(1024);
+            self.queue.push(wide.operand, &args, [word(rows.len()), word(groups)])?;
             for start in rows.clone().step_by(self.work.turn) {
                 let turn = start..rows.end.min(start + self.work.turn);
                 self.pick_wide(level, &source, turn, &wide)?;

@@ -120,18 +120,40 @@ KERNEL(index_query, IndexQueryArgs) {
 // An index query's heads rotated, rounded as index keys are, and laid out as the right operand of
 // 16-wide products in bf16 (exact). 64 channels of every head, in rows of 128 bytes, come before the next
 // 64; of those, 16-byte piece p of a head lies at p ^ (head % 8). Word t of piece 4 (m % 2) + i of part m / 2
-// holds channels t * dim / 4 + 8 m + i (low) and + i + 4 (high). Group (row, head).
+// holds channels t * dim / 4 + 8 m + i (low) and + i + 4 (high). A group takes 1024 channels of a row, a lane
+// eight side by side, so heads are whole blocks of 32 and the turned pairs of a head a multiple of four.
 KERNEL(index_operand, IndexOperandArgs) {
-    const u32 lane = LANE, dim = args.dim, part = dim / 4u, head = GROUP_Y;
-    const u64 row = GROUP_X, width = u64(args.heads) * dim;
-    GLOBAL const float* q = args.q + row * width + head * dim;
-    GLOBAL const float* cos = args.cos + row * args.pairs;
-    GLOBAL const float* sin = args.sin + row * args.pairs;
-    for (u32 c = lane; c < dim; c += GROUP_LANES) {
-        const float value = index_channel(q, c, dim, args.pairs, cos, sin, 1u);
-        const u32 m = c % part / 8u, i = c % 8u;
-        const u32 piece = (m % 2u * 4u + i % 4u) ^ head % 8u;
-        const u32 word = ((m / 2u * args.heads + head) * 8u + piece) * 4u + c / part;
-        args.out[row * width + word * 2u + i / 4u] = u16(AS_BITS(value) >> 16);
+    const u32 dim = args.dim, part = dim / 4u, still = dim - 2u * args.pairs, width = args.heads * dim;
+    const u32 at = (GROUP_Y * GROUP_LANES + LANE) * 8u, head = at / dim, c = at % dim;
+    const u64 row = GROUP_X;
+    const bool mine = at < width;
+    float x[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+    if (mine) {
+        load_fours(args.q + row * width + at, x);
+        load_fours(args.q + row * width + at + 4u, x + 4);
+    }
+    if (mine && c >= still) {
+        const u64 turn = row * args.pairs + (c - still) / 2u;
+        UNROLL
+        for (u32 i = 0; i < 4u; i++) {
+            const float even = x[2u * i], odd = x[2u * i + 1u], cos = args.cos[turn + i], sin = args.sin[turn + i];
+            x[2u * i] = round_bf16(even * cos - odd * sin);
+            x[2u * i + 1u] = round_bf16(even * sin + odd * cos);
+        }
+    }
+    u32 amax = 0;
+    UNROLL
+    for (u32 i = 0; i < 8u; i++) amax = max_bits(amax, AS_BITS(x[i]) & 0x7fffffffu);
+    amax = max_bits(amax, SHUFFLE_XOR(amax, 2u));
+    amax = max_bits(amax, SHUFFLE_XOR(amax, 1u));
+    if (!mine) return;
+    const u32 byte = e2m1_scale_of(amax), m = c % part / 8u;
+    const float by = e8m0_reciprocal(byte), lift = lift_e8m0(byte);
+    GLOBAL u32* out = (GLOBAL u32*)(args.out + row * width) + (m / 2u * args.heads + head) * 32u + c / part;
+    UNROLL
+    for (u32 i = 0; i < 4u; i++) {
+        const u32 low = AS_BITS(round_e2m1(quotient(x[i], by)) * lift);
+        const u32 high = AS_BITS(round_e2m1(quotient(x[i + 4u], by)) * lift);
+        out[((m % 2u * 4u + i) ^ head % 8u) * 4u] = low >> 16 | (high & 0xffff0000u);
     }
 }

@@ -154,7 +154,8 @@ fn index_query_of(q: &[f32], dim: usize, cos: &[f32], sin: &[f32]) -> Vec<f32> {
 }
 
 fn index_operand() -> Case {
-    let (rows, heads, dim, pairs) = (3, 16, 64, 16);
+    // The last group has heads for half a warp.
+    let (rows, heads, dim, pairs) = (3, 18, 64, 16);
     let width = heads * dim;
     let x = spread(&mut Data::new(27), rows, width);
     let (cos, sin) = angles(28, rows * pairs);
@@ -188,7 +189,7 @@ fn index_operand() -> Case {
                 pairs: word(pairs),
                 pad: 0,
             };
-            (args.bytes(), [word(rows.len()), word(heads)])
+            (args.bytes(), [word(rows.len()), word(width).div_ceil(1024)])
         })
         .want(want)
         // Channels 0 to 31 of head 0: the first two words of each of its pieces.
