@@ -230,7 +230,12 @@ fn disk(
     drafts: bool,
 ) -> anyhow::Result<Option<DiskOptions>> {
     let bytes = (values.get(&PROMPT_CACHE_DISK_GIB) * f64::from(1 << 30)) as u64;
-    let Some(dir) = values.get(&PROMPT_CACHE_DIR).filter(|_| bytes > 0) else { return Ok(None) };
+    let Some(dir) = values.get(&PROMPT_CACHE_DIR) else { return Ok(None) };
+    if bytes == 0 {
+        let (dir, limit) = (values.place(&PROMPT_CACHE_DIR), values.place(&PROMPT_CACHE_DISK_GIB));
+        tracing::warn!("{dir} is not used: {limit} leaves it no bytes");
+        return Ok(None);
+    }
     if values.get(&PROMPT_CACHE_GIB) == 0.0 {
         let text = format!(
             "{}: found beside {} 0, which keeps no prefixes; accepted: with more than 0",

@@ -80,9 +80,12 @@ impl Scheduler {
             job.disk = FromDisk::Reading(Box::new(reading));
             return false;
         }
-        if let Some((at, state)) = disk.end(prompt, reading) {
-            self.import(prompt, at, &state);
-        }
+        let Some((at, state)) = disk.end(prompt, reading) else {
+            // A damaged one is dropped: a shorter one may serve.
+            job.disk = FromDisk::NotAsked;
+            return self.load(job);
+        };
+        self.import(prompt, at, &state);
         true
     }
 

@@ -1,4 +1,4 @@
-//! Prefix files that are pipes: opening one waits for its other end.
+//! Prefix files that are damaged, or pipes: opening one waits for its other end.
 //!
 //! A process that is started has this one's open files for a moment, a directory's lock among them. So
 //! what makes pipes, by a program, is apart from every other test, and one test at a time.
@@ -118,4 +118,34 @@ fn replies_go_on_while_a_prefix_is_read_from_the_disk() {
     assert!(went_on, "the running reply waited for the disk");
     assert_eq!(tokens.join().unwrap(), serial(&other));
     assert_eq!(drain(&mut waiting), (serial(&later), Some(Prefix::default())));
+}
+
+#[test]
+fn a_damaged_prefix_leaves_the_shorter_one_its_turn() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let dir = tempfile::tempdir().unwrap();
+    let first = engine(dir.path(), None);
+    for count in [300, 500] {
+        let kept = Request::greedy(ids(1, count), 1);
+        assert_eq!(drain(&mut first.handle().submit(kept.clone()).unwrap()).0, serial(&kept));
+    }
+    drop(first);
+    let later = Request::greedy([ids(1, 500), ids(3, 9)].concat(), 5);
+    let restored = || {
+        let engine = engine(dir.path(), None);
+        let (tokens, prefix) = drain(&mut engine.handle().submit(later.clone()).unwrap());
+        assert_eq!(tokens, serial(&later));
+        prefix.unwrap().restored
+    };
+    assert!(restored() >= 500);
+    for entry in std::fs::read_dir(dir.path()).unwrap() {
+        let path = entry.unwrap().path();
+        let mut bytes = std::fs::read(&path).unwrap();
+        // Of the longer ones the last byte of the sum, which only reading finds out.
+        if bytes.len() > 48 && u64::from_le_bytes(bytes[40..48].try_into().unwrap()) >= 500 {
+            *bytes.last_mut().unwrap() ^= 1;
+            std::fs::write(&path, bytes).unwrap();
+        }
+    }
+    assert!((300..500).contains(&restored()));
 }

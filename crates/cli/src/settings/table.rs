@@ -373,7 +373,8 @@ pub static PROMPT_CACHE_DISK_GIB: Setting<f64> = Setting::new(Declared {
     default: "8",
     category: Category::Resources,
     commands: &[Serve, Doctor],
-    help: "GiB that the files in --prompt-cache-dir may take; 0 writes none",
+    help: "GiB that the files in --prompt-cache-dir may take, those of other builds and checkpoints among \
+           them, of which the oldest go first; 0 reads and writes none",
     ..BASE
 });
 

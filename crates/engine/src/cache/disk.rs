@@ -34,10 +34,10 @@ const SHORTEST: usize = 256;
 pub struct DiskOptions {
     /// The directory; made where it is not there.
     pub dir: PathBuf,
-    /// Bytes its files may take.
+    /// Bytes its files may take, those of other keys among them.
     pub bytes: u64,
-    /// Names everything a state depends on beside its tokens: checkpoint, backend, numerics, version.
-    /// Files with another key are left alone.
+    /// Names everything a state depends on beside its tokens: checkpoint, backend, numerics, build.
+    /// Files with another key are not read; the oldest go where the limit is reached.
     pub key: [u8; 32],
 }
 
@@ -59,6 +59,8 @@ pub(crate) struct Disk {
     /// Its snapshots' ids name files; their bytes are the files'.
     index: PrefixCache,
     files: HashMap<SnapshotId, String>,
+    /// Files of other keys and their bytes, the oldest last.
+    others: Vec<(String, u64)>,
     next: SnapshotId,
     /// `None` once the disk is given up.
     work: Option<SyncSender<Work>>,
@@ -85,6 +87,7 @@ impl Disk {
         let mut disk = Self {
             index: PrefixCache::new(limit),
             files: HashMap::new(),
+            others: Vec::new(),
             next: 0,
             work: None,
             writer: None,
@@ -103,6 +106,7 @@ impl Disk {
 
     /// Takes the files of this key into the index; their names and bytes.
     fn scan(&mut self) -> std::io::Result<HashMap<String, u64>> {
+        let mut others = Vec::new();
         for entry in fs::read_dir(&self.options.dir)? {
             let path = entry?.path();
             let has = |suffix: &str| path.extension().is_some_and(|found| found == suffix);
@@ -111,26 +115,38 @@ impl Disk {
                 let _ = fs::remove_file(&path);
             } else if has(SUFFIX) {
                 // Opening a pipe would wait for its other end.
-                if !fs::metadata(&path).is_ok_and(|found| found.is_file()) {
+                let Some(found) = fs::metadata(&path).ok().filter(fs::Metadata::is_file) else {
                     tracing::info!(file = %path.display(), "no file: passed over");
                     continue;
-                }
-                match file::head(&path, &self.options.key) {
-                    Ok((head, ids, bytes)) => self.add(&ids, &head, bytes),
-                    Err(reason) => {
-                        tracing::info!(file = %path.display(), %reason, "a kept prefix is passed over");
-                        if let Unread::Broken(_) = reason {
-                            let _ = fs::remove_file(&path);
-                        }
+                };
+                let reason = match file::head(&path, &self.options.key) {
+                    Ok((head, ids, bytes)) => {
+                        self.add(&ids, &head, bytes);
+                        continue;
                     }
+                    Err(reason) => reason,
+                };
+                tracing::info!(file = %path.display(), %reason, "a kept prefix is passed over");
+                let file = path.file_name().and_then(std::ffi::OsStr::to_str);
+                match (reason, file) {
+                    (Unread::Broken(_), _) => drop(fs::remove_file(&path)),
+                    (Unread::OtherKey, Some(file)) => {
+                        let written = found.modified().unwrap_or(std::time::UNIX_EPOCH);
+                        others.push((written, file.to_owned(), found.len()));
+                    }
+                    (Unread::Foreign(_) | Unread::OtherKey, _) => {}
                 }
             }
         }
+        others.sort_unstable_by(|a, b| b.cmp(a));
+        self.others = others.into_iter().map(|(_, file, bytes)| (file, bytes)).collect();
+        self.drop_others();
         let bytes = |file: &String| fs::metadata(self.path(file)).map_or(0, |found| found.len());
         let files: HashMap<String, u64> =
             self.files.values().map(|file| (file.clone(), bytes(file))).collect();
         let (dir, prefixes) = (self.options.dir.display(), files.len());
-        tracing::info!(%dir, prefixes, "kept prefixes on disk");
+        let of_other_keys = self.others.len();
+        tracing::info!(%dir, prefixes, of_other_keys, "kept prefixes on disk");
         Ok(files)
     }
 
@@ -192,6 +208,20 @@ impl Disk {
             {
                 self.remove(file);
             }
+        }
+        self.drop_others();
+    }
+
+    /// Removes the oldest files of other keys while all together are over the limit.
+    fn drop_others(&mut self) {
+        let mut all =
+            self.index.bytes as u64 + self.others.iter().map(|(_, bytes)| bytes).sum::<u64>();
+        while all > self.options.bytes
+            && let Some((file, bytes)) = self.others.pop()
+        {
+            all -= bytes;
+            tracing::info!(%file, "a prefix of another key makes room");
+            self.remove(file);
         }
     }
 

@@ -36,9 +36,12 @@ pub(super) struct Head {
 /// Why a file is passed over; displays as one line.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unread {
-    /// Another server's, or no file of this tier at all.
+    /// No file of this tier at all, as far as can be seen.
     #[error("{0}")]
     Foreign(&'static str),
+    /// One of this tier that another server wrote.
+    #[error("it is of another checkpoint, backend, numerics or build")]
+    OtherKey,
     /// One of this key that holds no state any more.
     #[error("{0}")]
     Broken(String),
@@ -193,8 +196,7 @@ fn parse(bytes: &[u8; HEAD], key: &[u8; 32]) -> Result<(Head, usize, usize), Unr
         return Err(Unread::Foreign("it is no kept prefix of this version"));
     }
     if own != key {
-        let other = "it is of another checkpoint, backend, numerics or version";
-        return Err(Unread::Foreign(other));
+        return Err(Unread::OtherKey);
     }
     let mut counts = counts.as_chunks().0.iter().map(|count| u64::from_le_bytes(*count));
     let mut count = || counts.next().and_then(|count| usize::try_from(count).ok());

@@ -94,7 +94,40 @@ fn states_outlive_the_process_and_what_is_broken_is_passed_over() {
     let key = [2; 32];
     let foreign = Disk::open(DiskOptions { dir: dir.path().to_owned(), bytes: 1 << 20, key });
     assert_eq!(entries(&foreign.unwrap()), 0);
-    assert!(files(dir.path()) > 1, "files of another key stay");
+    assert!(files(dir.path()) > 1, "files of another key stay while there is room");
+}
+
+#[test]
+fn files_of_other_keys_go_first_and_the_oldest_before_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let each = file::size(300, 1000);
+    let open = |key: u8, count: u64| {
+        let (dir, key) = (dir.path().to_owned(), [key; 32]);
+        // The tokens of a state count as well where it is weighed.
+        let bytes = count * each + 4 * 300;
+        Disk::open(DiskOptions { dir, bytes, key }).unwrap()
+    };
+    let path = |key: u8, first: u32| dir.path().join(name(&[key; 32], &ids(first, 300)));
+    for key in [2, 3] {
+        let mut disk = open(key, 4);
+        put(&mut disk, &ids(0, 300), &[key; 1000]);
+        drop(disk);
+        let age = Duration::from_secs(1000 * u64::from(10 - key));
+        let file = fs::File::options().append(true).open(path(key, 0)).unwrap();
+        file.set_modified(std::time::SystemTime::now() - age).unwrap();
+    }
+    fs::write(dir.path().join("y.prefix"), b"foreign").unwrap();
+    let mut disk = open(1, 3);
+    put(&mut disk, &ids(0, 300), &[1; 1000]);
+    written(&disk, 1);
+    assert!(path(2, 0).exists() && path(3, 0).exists());
+    put(&mut disk, &ids(1000, 300), &[1; 1000]);
+    written(&disk, 2);
+    drop(disk);
+    assert!(!path(2, 0).exists() && path(3, 0).exists());
+    drop(open(1, 1));
+    assert!(!path(3, 0).exists() && dir.path().join("y.prefix").exists());
+    assert_eq!(files(dir.path()), 2, "one of this key, one of nobody's");
 }
 
 #[test]
