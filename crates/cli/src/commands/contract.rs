@@ -13,13 +13,13 @@ use crate::settings::{UsageError, Values};
 
 /// Prints a table and a summary; fails where a kernel fails or a fault is missed.
 pub fn run(values: &Values) -> anyhow::Result<()> {
-    let mut device = device::open(values, "--device", &values.get(&DEVICE))?;
     let only = values.get(&KERNEL);
     if let Some(name) = only.as_deref().filter(|name| KERNELS.iter().all(|k| k.name != *name)) {
         let names: Vec<&str> = KERNELS.iter().map(|kernel| kernel.name).collect();
         let names = names.join(", ");
         return Err(UsageError(format!("--kernel: found {name:?}, wanted one of {names}")).into());
     }
+    let mut device = device::open(values, "--device", &values.get(&DEVICE))?;
     let scope = Scope { only: only.as_deref(), no_faults: values.get(&NO_FAULTS) };
     let report = contract::run(&mut *device, scope, |_| {});
     print(&if values.get(&JSON) { format!("{}\n", to_json(&report)) } else { report.text() })?;
