@@ -7,7 +7,7 @@
 use finback_kernels::args::FetchArgs;
 use finback_kernels::fetch::{self, Tensor};
 use finback_kernels::manifest::Kernel;
-use finback_kernels::tiles::{Part, Several, TILE_INPUTS, TILE_OUTPUTS, Tiles};
+use finback_kernels::tiles::{Part, Several, TILE_OUTPUTS, Tiles};
 use finback_ops::{Expert, LayerSpec, Limits, Linear, ModelSpec, OpsError, OpsResult};
 
 use crate::linear::{side, tiles_of};
@@ -67,7 +67,7 @@ impl Room {
                 stored = stored.max(own);
                 let own = if tiled { tiles_of(&linears) } else { None };
                 tiles = own.map_or(0, |own| own.bytes() as u64).max(tiles);
-                steps = linears.iter().map(|l| l.inp.div_ceil(TILE_INPUTS)).fold(steps, usize::max);
+                steps = own.map_or(0, |own| own.steps()).max(steps);
             }
         }
         let fit = scratch.checked_div(stored + tiles).unwrap_or(0);

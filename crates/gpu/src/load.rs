@@ -290,7 +290,8 @@ impl<'a> Placer<'a> {
     /// A linear's groups as weights of their own.
     fn groups(&mut self, linear: &Linear, groups: usize) -> Result<Option<Tiled>, OpsError> {
         let (own, format) = (linear.out / groups, linear.format);
-        let tiles = Tiles::new(index(format) as u32, side(format), linear.inp, own);
+        // No model rounds the inputs of such a linear.
+        let tiles = Tiles::plain(index(format) as u32, side(format), linear.inp, own);
         let (Some(staging), Some(tiles)) = (self.staging, tiles) else { return Ok(None) };
         if !self.lift(std::iter::once(&linear)) {
             return Ok(None);
@@ -303,7 +304,7 @@ impl<'a> Placer<'a> {
         Ok(Some(Tiled { tiles, at }))
     }
 
-    /// Whether all scales lift codes exactly; a count takes it that they do.
+    /// Whether all scales suit tensor cores; a count takes it that they do.
     fn lift<'b>(&self, mut linears: impl Iterator<Item = &'b &'b Linear>) -> bool {
         let exact = |linear: &&Linear| {
             let scale = linear.scale.as_ref().filter(|scale| !self.draws(scale));

@@ -3,10 +3,10 @@
 //! A step names an input and a weight; here it is decided in which form the rows enter and which kernel
 //! runs, for any number of rows. Whatever is chosen, a row's bits do not depend on how many there are.
 
-use finback_kernels::args::{DenseArgs, ExpertArgs, OperandArgs, QuantiseArgs};
+use finback_kernels::args::{DenseArgs, ExpertArgs, OperandArgs, QuantiseArgs, format};
 use finback_kernels::device::Device;
 use finback_kernels::manifest::{DENSE_ROWS, Kernel, OUTPUTS, SLICE};
-use finback_kernels::tiles::{self, Groups};
+use finback_kernels::tiles::{self, Groups, step_inputs};
 use finback_ops::{Format, Numerics, OpsError, OpsResult};
 
 use crate::linear::{Grouped, Joined, Stack, Stacks, Takes, Tiled, Weight, index, side};
@@ -24,7 +24,7 @@ pub struct Products {
 }
 
 /// Rows and widths that products may be asked for.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Most {
     /// Rows of a pass.
     pub rows: usize,
@@ -32,10 +32,10 @@ pub struct Most {
     pub hidden: usize,
     /// Channels of the queries' latent.
     pub q_rank: usize,
-    /// Values of all rows of any other input that is rounded to e4m3.
-    pub other: usize,
-    /// Values of all rows of any other input.
-    pub plain: usize,
+    /// Rows and width of each other input that may be rounded to e4m3.
+    pub other: Vec<(usize, usize)>,
+    /// Of each that never is.
+    pub plain: Vec<(usize, usize)>,
 }
 
 impl Products {
@@ -51,9 +51,9 @@ impl Products {
         Ok(Self {
             round_inputs,
             found: *found,
-            x: Room::new(memory, tiled, rows, [hidden; 2])?,
-            qr: Room::new(memory, tiled, rows, [q_rank; 2])?,
-            other: Room::new(memory, tiled, 1, [other.next_multiple_of(32), plain])?,
+            x: Room::new(memory, tiled, &[(rows, hidden)], &[])?,
+            qr: Room::new(memory, tiled, &[(rows, q_rank)], &[])?,
+            other: Room::new(memory, tiled, &other, &plain)?,
         })
     }
 
@@ -68,17 +68,21 @@ impl Products {
         self.room(of).changed();
     }
 
-    /// Addresses for rows of a kind as bf16 and as bf16 of e4m3 values, which the caller makes; 0 where
-    /// no weight takes them so.
+    /// Addresses for rows of a kind as bf16 and as codes in steps, which the caller makes; 0 where no weight takes
+    /// them so.
     pub fn make_both(&mut self, of: Of, rows: std::ops::Range<usize>, width: usize) -> [u64; 2] {
         let tiled = self.found.tiled;
         let room = self.room(of);
-        [&mut room.plain, &mut room.coded].map(|made| {
-            if !tiled {
+        let made = [
+            (&mut room.plain, Form::Plain, format::BF16),
+            (&mut room.coded, Form::Coded, format::FP8),
+        ];
+        made.map(|(made, form, format)| {
+            if !tiled || !width.is_multiple_of(step_inputs(format)) {
                 return 0;
             }
             made.rows = rows.clone();
-            made.at.at + (2 * rows.start * width) as u64
+            made.at + (rows.start * form.bytes(width)) as u64
         })
     }
 
@@ -92,27 +96,27 @@ impl Products {
         std::mem::replace(&mut self.found.width, groups)
     }
 
-    /// Where rows that only these weights take lie as bf16 of e4m3 values; `None` where one of them takes
-    /// another form.
+    /// Where rows that only these weights take lie as codes in steps; `None` where one of them takes another
+    /// form.
     pub fn other_coded(&self, weights: &[&dyn Takes]) -> Option<u64> {
         let mut takes = weights.iter().flat_map(|weight| weight.takes());
         let coded = |(format, tiled)| self.form(format, tiled, true) == Some(Form::Coded);
-        takes.all(coded).then_some(self.other.coded.at.at)
+        takes.all(coded).then_some(self.other.coded.at)
     }
 
-    /// Where rows that only this weight takes lie as bf16, and as bf16 of e4m3 values, for who makes
+    /// Where rows that only this weight takes lie as bf16, and as codes in steps, for who makes
     /// them; 0 for the form that it does not take, `None` where it takes neither.
     pub fn own_forms(&self, weight: &Weight) -> Option<[u64; 2]> {
         match self.form(weight.format, weight.tiled.is_some(), true) {
-            Some(Form::Plain) => Some([self.other.plain.at.at, 0]),
-            Some(Form::Coded) => Some([0, self.other.coded.at.at]),
+            Some(Form::Plain) => Some([self.other.plain.at, 0]),
+            Some(Form::Coded) => Some([0, self.other.coded.at]),
             Some(Form::Codes) | None => None,
         }
     }
 
     /// Where rows of no kind lie as bf16 until the next ones are made.
     pub fn other_plain(&self) -> u64 {
-        self.other.plain.at.at
+        self.other.plain.at
     }
 
     fn room(&mut self, of: Of) -> &mut Room {
@@ -182,9 +186,9 @@ impl Products {
         };
         let at = if of == Of::Other { 0 } else { at };
         let (rows, width) = (at..at + input.rows, word(input.width));
-        let bytes = if form == Form::Codes { 1 } else { 2 };
-        let out = made.at.at + (at * input.width * bytes) as u64;
-        let scales = made.scales.at + (at * (input.width / 32)) as u64;
+        let bytes = form.bytes(input.width);
+        let out = made.at + (at * bytes) as u64;
+        let scales = made.scales + (at * (input.width / 32)) as u64;
         if of != Of::Other && made.rows.start <= rows.start && rows.end <= made.rows.end {
             return Ok((out, scales));
         }
@@ -198,7 +202,7 @@ impl Products {
                 out,
                 width,
                 x_stride: word(input.stride),
-                out_stride: width,
+                out_stride: word(bytes),
                 coded: u32::from(form == Form::Coded),
             };
             queue.push(known(queue, operand)?, &args, grid)?;
@@ -267,7 +271,8 @@ impl Products {
         let Grouped { whole, groups, tiled } = weight;
         let own = whole.out / groups;
         if let Some(tiled) = tiled {
-            let each = Groups::Each { count: *groups, x_step: whole.inp, out_step: own };
+            let x_step = Form::Plain.bytes(whole.inp);
+            let each = Groups::Each { count: *groups, x_step, out_step: own };
             return self.tiled(queue, ready, whole.format, tiled, (out, None), &each);
         }
         // A part of the weight begins at a scale tile; what it computes of the group before is
@@ -356,14 +361,14 @@ impl Products {
         (out, second): (Out, Option<(usize, Out)>),
         groups: &Groups,
     ) -> OpsResult {
-        let x = match self.form(format, true, ready.input.round) {
-            Some(Form::Coded) => ready.coded,
-            _ => ready.plain,
+        let (x, form) = match self.form(format, true, ready.input.round) {
+            Some(Form::Coded) => (ready.coded, Form::Coded),
+            _ => (ready.plain, Form::Plain),
         };
         let (split, second) = second.unwrap_or((0, Out::NONE));
         let rows = tiles::Rows {
             x,
-            x_stride: ready.input.width,
+            x_stride: form.bytes(ready.input.width),
             rows: ready.input.rows,
             out: out.at,
             out_stride: out.stride,
@@ -381,7 +386,7 @@ impl Products {
             return Err(OpsError::Unsupported {
                 backend: queue.name(),
                 step: "a product",
-                reason: format!("{} rows of {} values", rows.rows, rows.x_stride),
+                reason: format!("{} rows of {} values", rows.rows, ready.input.width),
             });
         };
         queue.push(kernel, &args, grid)
@@ -395,7 +400,7 @@ pub struct Found {
     operand: Option<&'static Kernel>,
     dense: [[Option<&'static Kernel>; 2]; 5],
     expert: [[Option<&'static Kernel>; 2]; 5],
-    /// Whether weights are tiled: the device multiplies by them, and rows are bf16 values.
+    /// Whether weights are tiled: the device multiplies by them, and rows are codes or bf16 values.
     pub tiled: bool,
     /// Groups that the device runs at once.
     width: u32,

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use finback_kernels::tiles::Groups;
+use finback_kernels::tiles::{Groups, row_bytes};
 use finback_ops::OpsError;
 
-use crate::memory::{Buf, Memory};
+use crate::memory::Memory;
 
 /// Rows that linears read.
 #[derive(Debug, Clone, Copy)]
@@ -47,10 +47,21 @@ pub enum Of {
 pub enum Form {
     /// E4M3 codes with a scale for 32 values.
     Codes,
-    /// BF16 values of such codes.
+    /// Such codes in steps, as tiles of FP8 and FP4 take them.
     Coded,
-    /// BF16.
+    /// BF16, as tiles of BF16 take them.
     Plain,
+}
+
+impl Form {
+    /// Bytes of a row.
+    pub fn bytes(self, width: usize) -> usize {
+        match self {
+            Self::Codes => width,
+            Self::Coded => row_bytes(true, width),
+            Self::Plain => row_bytes(false, width),
+        }
+    }
 }
 
 /// Rows in the forms that weights take; an address is 0 where they were not made.
@@ -62,7 +73,7 @@ pub struct Ready {
     pub codes: u64,
     /// The codes' scales.
     pub scales: u64,
-    /// BF16 values of such codes.
+    /// Such codes in steps.
     pub coded: u64,
     /// BF16.
     pub plain: u64,
@@ -84,10 +95,10 @@ impl Ready {
                 rows,
                 ..input
             },
-            codes: skip(codes, input.width),
+            codes: skip(codes, Form::Codes.bytes(input.width)),
             scales: skip(scales, input.width / 32),
-            coded: skip(coded, 2 * input.width),
-            plain: skip(plain, 2 * input.width),
+            coded: skip(coded, Form::Coded.bytes(input.width)),
+            plain: skip(plain, Form::Plain.bytes(input.width)),
             beside,
         }
     }
@@ -132,10 +143,10 @@ impl Used {
 /// Room for rows in one form, and which of a batch's rows it holds.
 #[derive(Default)]
 pub struct Made {
-    /// The rows.
-    pub at: Buf,
-    /// Their scales.
-    pub scales: Buf,
+    /// Address of the rows.
+    pub at: u64,
+    /// Address of their scales.
+    pub scales: u64,
     /// Which they are.
     pub rows: Range<usize>,
 }
@@ -152,19 +163,23 @@ pub struct Room {
 }
 
 impl Room {
-    /// Room for rows of a width that are rounded to e4m3, and of one that are not.
+    /// Room for rows of any of these shapes (rows, width) in each form, and of those that stay `plain` in that one.
     pub fn new(
         memory: &mut Memory<'_>,
         tiled: bool,
-        rows: usize,
-        [width, plain]: [usize; 2],
+        shapes: &[(usize, usize)],
+        plain: &[(usize, usize)],
     ) -> Result<Self, OpsError> {
+        let most = |shapes: &[(usize, usize)], bytes: &dyn Fn(usize) -> usize| {
+            shapes.iter().map(|&(rows, width)| rows * bytes(width)).max().unwrap_or(0) as u64
+        };
         let mut room = Self::default();
-        room.codes.at = memory.rows(rows, width)?;
-        room.codes.scales = memory.rows(rows, width / 32)?;
+        room.codes.at = memory.take(most(shapes, &|width| Form::Codes.bytes(width)))?;
+        room.codes.scales = memory.take(most(shapes, &|width| width.div_ceil(32)))?;
         if tiled {
-            room.coded.at = memory.rows(rows, 2 * width)?;
-            room.plain.at = memory.rows(rows, 2 * plain)?;
+            room.coded.at = memory.take(most(shapes, &|width| Form::Coded.bytes(width)))?;
+            let bytes = |width| Form::Plain.bytes(width);
+            room.plain.at = memory.take(most(shapes, &bytes).max(most(plain, &bytes)))?;
         }
         Ok(room)
     }

@@ -129,7 +129,7 @@ impl Rooms {
         let parts = work::most_gathered(spec, limits);
         Ok(Self {
             parts: Parts::new(memory, kernels.join_parts, share.count, parts)?,
-            work: Work::new(spec, limits, (*share, found.tiled), memory)?,
+            work: Work::new(spec, limits, *share, memory)?,
             batch: Batch::new(spec, limits, state.packed, memory)?,
             tables: Tables::new(spec, limits, memory)?,
             products: Products::new(memory, found, spec.numerics.round_inputs, most)?,

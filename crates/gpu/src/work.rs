@@ -79,8 +79,6 @@ pub struct Work {
     pub hidden: Buf,
     /// Their up projections; where the model is shared, then the hidden rows whole.
     pub hidden_up: Buf,
-    /// This device's part of the hidden rows as bf16 of e4m3 values, where the model is shared.
-    pub hidden_coded: Buf,
     /// The experts' outputs in the same order, this device's part of `hidden`.
     pub expert_out: Buf,
     /// Codes of an Engram layer's table rows, by layer: `columns * dim` bytes.
@@ -122,7 +120,7 @@ impl Work {
     pub fn new(
         spec: &ModelSpec,
         limits: &Limits,
-        (share, tiled): (Share, bool),
+        share: Share,
         memory: &mut Memory<'_>,
     ) -> Result<Self, OpsError> {
         let (d, n, own) = (&spec.dims, limits.rows, share.own(&spec.dims));
@@ -142,8 +140,6 @@ impl Work {
         };
         let (table_codes, table_scales) =
             (tables_of(columns * dim)?, tables_of(columns * dim / 32)?);
-        let coded = if share.is_shared() && tiled { total } else { 0 };
-        let hidden_coded = memory.rows(coded, 2 * own.inter)?;
         let streams = memory.rows(n, kept_bytes(spec) * d.hc * d.hidden)?;
         let mut f = |rows: usize, width: usize| memory.words(rows, width);
         Ok(Self {
@@ -179,7 +175,6 @@ impl Work {
             groups: f(experts.min(n * topk), 3)?,
             hidden: f(total, own.inter)?,
             hidden_up: Buf { width: 4 * own.inter as u64, ..f(total, d.inter)? },
-            hidden_coded,
             expert_out: f(total, own.hidden)?,
             table_codes,
             table_scales,
@@ -234,18 +229,19 @@ pub fn most_gathered(spec: &ModelSpec, limits: &Limits) -> usize {
 pub fn inputs(spec: &ModelSpec, limits: &Limits, own: &Own) -> Most {
     let (d, n) = (&spec.dims, limits.rows);
     let drafter = spec.drafter.as_ref();
-    let widths = [
-        d.hidden,
-        d.head_dim,
-        d.hc * d.hidden,
-        d.o_groups * d.o_rank,
-        (most(spec, |f| f.topk) + 1) * d.inter,
-        spec.engram.as_ref().map_or(0, |e| e.columns() * e.dim),
-        drafter.map_or(0, |drafter| drafter.taps * d.hidden),
+    let mut other = vec![
+        (n, d.hidden),
+        (n, d.head_dim),
+        (n, d.hc * d.hidden),
+        (n, d.o_groups * d.o_rank),
+        (n * (most(spec, |f| f.topk) + 1), d.inter),
+        (n, spec.engram.as_ref().map_or(0, |e| e.columns() * e.dim)),
     ];
-    let rank = drafter.map_or(0, |drafter| limits.slots * drafter.markov_embed.inp);
-    let other = (n * widths.into_iter().max().unwrap_or(0)).max(rank);
-    let plain = other.max(n * own.heads * d.head_dim);
+    if let Some(drafter) = drafter {
+        other.push((n, drafter.taps * d.hidden));
+        other.push((limits.slots, drafter.markov_embed.inp));
+    }
+    let plain = vec![(n, own.heads * d.head_dim)];
     Most { rows: n, hidden: d.hidden, q_rank: d.q_rank, other, plain }
 }
 

@@ -12,6 +12,8 @@ pub mod format {
     pub const F16: u32 = 3;
     /// Binary32.
     pub const F32: u32 = 4;
+    /// E4M3 as [`FP8`], in tiles whose codes are multiplied as bf16 values.
+    pub const LIFTED: u32 = 5;
 }
 
 /// Scoring functions of the router, as kernels take them.
@@ -213,12 +215,12 @@ args! {
     OperandArgs {
         x: addr, out: addr, width: u32, x_stride: u32, out_stride: u32, coded: u32,
     }
-    /// `cuda/matmul_few.cuh` and `cuda/matmul_many.cuh`.
+    /// `cuda/matmul_few.cuh`, `cuda/matmul_wide.cuh` and `cuda/matmul_many.cuh`.
     TileArgs {
         weight: addr, x: addr, groups: addr, list: addr, out: addr, second: addr, expert_bytes: u64,
-        rows: u32, inputs: u32, outputs: u32, slices: u32, groups_max: u32, x_stride: u32, x_step: u32,
+        rows: u32, inputs: u32, outputs: u32, groups_max: u32, x_stride: u32, x_step: u32,
         out_stride: u32, out_step: u32, split: u32, second_stride: u32, round: u32,
-        most_rows: u32, chunk: u32, stages: u32, known: u32, beside: u32, pad: u32,
+        most_rows: u32, chunk: u32, stages: u32, known: u32, beside: u32, quads: u32, pad: u32,
     }
     /// `kv.h`, `copy_rows`.
     CopyArgs { from: addr, sources: addr, to: addr, places: addr, bytes: u32, pad: u32 }

@@ -11,13 +11,11 @@ use std::ffi::c_void;
 use crate::device::{Device, DeviceError, Findings, HostMemory, Launch};
 use crate::manifest::Kernel;
 
-/// A kernel's host code: its lanes' function, the size of its arguments, and how many groups in y run
-/// beside each other.
+/// A kernel's host code: its lanes' function, and the size of its arguments.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry {
     pub(crate) lanes: unsafe extern "C" fn(*const c_void),
     pub(crate) args_bytes: unsafe extern "C" fn() -> u32,
-    pub(crate) beside: unsafe extern "C" fn() -> u32,
 }
 
 macro_rules! entry {
@@ -29,15 +27,9 @@ macro_rules! entry {
                 pub(super) fn lanes(args: *const std::ffi::c_void);
                 #[link_name = concat!("finback_emu_size_", stringify!($name))]
                 pub(super) fn args_bytes() -> u32;
-                #[link_name = concat!("finback_emu_beside_", stringify!($name))]
-                pub(super) fn beside() -> u32;
             }
         }
-        crate::host::Entry {
-            lanes: symbols::lanes,
-            args_bytes: symbols::args_bytes,
-            beside: symbols::beside,
-        }
+        crate::host::Entry { lanes: symbols::lanes, args_bytes: symbols::args_bytes }
     }};
 }
 pub(crate) use entry;
@@ -47,7 +39,6 @@ unsafe extern "C" {
         lanes_of: unsafe extern "C" fn(*const c_void),
         args: *const c_void,
         groups: *const u32,
-        beside: u32,
         lanes: u32,
         shared: u32,
         seed: u64,
@@ -244,7 +235,6 @@ impl Device for Host {
                 entry.lanes,
                 aligned.as_ptr().cast(),
                 grid.as_ptr(),
-                (entry.beside)(),
                 kernel.lanes,
                 kernel.shared,
                 seed,
@@ -282,6 +272,8 @@ impl Device for Host {
 
 #[cfg(test)]
 mod tests {
+    use finback_numerics::fp8;
+
     use super::*;
     use crate::manifest::{KERNELS, LANES, kernel};
 
@@ -413,6 +405,53 @@ mod tests {
         assert_eq!(astray(9), (Ok(()), Findings::default(), [7, NOTHING]));
         let (ran, findings, words) = astray(8);
         assert_eq!((ran, findings.diverged, words), (Ok(()), 1, [0, NOTHING]));
+    }
+
+    /// The sum of two instructions' products of codes.
+    fn cut(products: [&[(f32, f32)]; 2]) -> f32 {
+        static CUT: Kernel = Kernel {
+            shared: 2048,
+            cuda_only: true,
+            ..checking("cut_codes", 16, entry!(cut_codes))
+        };
+        let mut codes = [[[0; 32]; 2]; 2];
+        for (i, products) in products.into_iter().enumerate() {
+            for (k, &(a, b)) in products.iter().enumerate() {
+                (codes[0][i][k], codes[1][i][k]) = (fp8::encode(a), fp8::encode(b));
+            }
+        }
+        let mut host = Host::new();
+        let (from, out) = (host.allocate(128).unwrap(), host.allocate(2048).unwrap());
+        host.write(from, codes.as_flattened().as_flattened()).unwrap();
+        let args = [from.to_ne_bytes(), out.to_ne_bytes()].concat();
+        host.launch(&Launch::new(&CUT, &args, [1, 1])).unwrap();
+        let mut bytes = [0; 2048];
+        host.read(out, &mut bytes).unwrap();
+        assert!(host.finish().unwrap() == Findings::default());
+        let sums = bytes.as_chunks::<4>().0;
+        assert!(sums.iter().all(|sum| *sum == sums[0]));
+        f32::from_ne_bytes(sums[0])
+    }
+
+    #[test]
+    fn sums_of_codes_are_cut_as_the_device_cuts_them() {
+        let (one, unit, half) = ((1.0, 1.0), 1.0 / 8192.0, (1.0 / 128.0, 1.0 / 128.0));
+        let with = |first, more: (f32, f32)| [vec![first], vec![more; 31]].concat();
+        // What is below 2^-13 of the largest is nothing, however often it is there; one unit counts.
+        assert_eq!(cut([&with(one, half), &[]]), 1.0);
+        assert_eq!(cut([&with(one, (1.0 / 64.0, 1.0 / 128.0)), &[]]), 1.0 + 31.0 * unit);
+        assert_eq!(cut([&[one, (-1.0 / 128.0, 1.0 / 128.0)], &[]]), 1.0);
+        // A result keeps as many bits of its own; so does a sum beside what is larger.
+        assert_eq!(cut([&[one, one, (1.0 / 64.0, 1.0 / 128.0)], &[]]), 2.0);
+        assert_eq!(cut([&with(one, (1.0 / 64.0, 1.0 / 128.0)), &[(2.0, 1.0)]]), 3.0 + 30.0 * unit);
+        assert_eq!(cut([&[one], &[half; 32]]), 1.0);
+        // Exponents decide, not values; those of codes below 2^-6 are -6.
+        let twice = [(1.75, 1.75), (1.0 / 64.0, 1.0 / 128.0), (1.0 / 64.0, 1.0 / 128.0)];
+        assert_eq!(cut([&twice, &[]]), 3.0625 + 2.0 * unit);
+        let least = 1.0 / 512.0;
+        assert_eq!(cut([&[(least, 4.0), (least, least)], &[]]), 4.0 * least);
+        assert_eq!(cut([&[(least, least)], &[]]), least * least);
+        assert!(cut([&[(f32::NAN, 0.0)], &[one]]).is_nan());
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub(crate) const KERNEL_WORDS: [&str; 10] = [
     "CUDA_KERNEL_AHEAD(",
     "CUDA_KERNEL_BY_ITSELF(",
     "CUDA_FULL_KERNEL(",
-    "CUDA_PAIR_KERNEL(",
+    "CUDA_HALF_KERNEL(",
 ];
 
 fn starts_kernel(code: &str) -> bool {

@@ -1,7 +1,7 @@
 //! Every kernel with its arguments: the only list.
 
 use crate::args::{self, Args};
-use crate::tiles::{FEW_SHARED, SHARED};
+use crate::tiles::{FEW_SHARED, SHARED, SOME_SHARED};
 
 /// Lanes of a group of the dialect.
 pub const LANES: u32 = 128;
@@ -91,6 +91,7 @@ kernels! {
         arrange_fp8: ArrangeArgs,
         arrange_fp4: ArrangeArgs,
         arrange_bf16: ArrangeArgs,
+        arrange_lifted: ArrangeArgs,
         index_query: IndexQueryArgs,
         index_operand: IndexOperandArgs,
         hyper_mix: HyperMixArgs,
@@ -140,18 +141,20 @@ kernels! {
     }
     // name: arguments, threads of a group, bytes of shared memory that a launch asks for.
     cuda {
-        tile_fp8_few: TileArgs, 512, FEW_SHARED;
-        tile_fp8_some: TileArgs, 512, FEW_SHARED;
-        tile_fp8_pair: TileArgs, 512, FEW_SHARED;
+        tile_fp8_few: TileArgs, 384, FEW_SHARED;
+        tile_fp8_eight: TileArgs, 384, SOME_SHARED;
+        tile_fp8_some: TileArgs, 640, SOME_SHARED;
         tile_fp8_many: TileArgs, 384, SHARED;
-        tile_fp4_few: TileArgs, 512, FEW_SHARED;
-        tile_fp4_some: TileArgs, 512, FEW_SHARED;
-        tile_fp4_pair: TileArgs, 512, FEW_SHARED;
-        tile_fp4_many: TileArgs, 512, SHARED;
-        tile_bf16_few: TileArgs, 512, FEW_SHARED;
-        tile_bf16_some: TileArgs, 512, FEW_SHARED;
-        tile_bf16_pair: TileArgs, 512, FEW_SHARED;
+        tile_fp4_few: TileArgs, 640, SOME_SHARED;
+        tile_fp4_some: TileArgs, 640, SOME_SHARED;
+        tile_fp4_many: TileArgs, 384, SHARED;
+        tile_bf16_few: TileArgs, 384, FEW_SHARED;
+        tile_bf16_eight: TileArgs, 384, SOME_SHARED;
+        tile_bf16_some: TileArgs, 640, SOME_SHARED;
         tile_bf16_many: TileArgs, 384, SHARED;
+        tile_lifted_few: TileArgs, 384, FEW_SHARED;
+        tile_lifted_some: TileArgs, 640, SOME_SHARED;
+        tile_lifted_many: TileArgs, 384, SHARED;
         tile_attend_scores: TileAttendArgs, 256, 0;
         tile_attend_mix: TileAttendArgs, 512, 110_400;
         tile_attend_many: TileAttendArgs, 512, 231_424;
@@ -245,6 +248,7 @@ mod tests {
             ("FORMAT_BF16", format::BF16),
             ("FORMAT_F16", format::F16),
             ("FORMAT_F32", format::F32),
+            ("FORMAT_LIFTED", format::LIFTED),
             ("SCORING_SQRT_SOFTPLUS", scoring::SQRT_SOFTPLUS),
             ("SCORING_SIGMOID", scoring::SIGMOID),
             ("SCORING_SOFTMAX", scoring::SOFTMAX),

@@ -10,27 +10,40 @@ use crate::manifest::{self, Kernel};
 
 /// Outputs of a tile.
 pub const TILE_OUTPUTS: usize = 16;
-/// Inputs of a step.
-pub const TILE_INPUTS: usize = 64;
+/// Bytes of a row that a step multiplies.
+const STEP_BYTES: usize = 128;
+/// Inputs that share a scale of a step: those of one, where rows are coded.
+const CODED_INPUTS: usize = 128;
+/// Most steps of a sum.
+const STEPS: usize = 512;
 /// Most rows of a product that is bound by the weights.
 pub const FEW_ROWS: usize = 32;
 /// Most groups of one.
 const FEW_GROUPS: usize = 512;
-/// Warps of a group of those products, which is the most slices of a sum.
-const WARPS: usize = 16;
-/// Most stages of a warp's ring.
-const STAGES: usize = 8;
+/// Warpgroups of a group of those products that multiply.
+const WARPGROUPS: usize = 2;
+/// Steps of a quad: one for each warp of a warpgroup.
+const QUAD: usize = 4;
+/// Bytes of a row's part of a step, with a gap.
+const PART: usize = 20 * 4;
+/// Bytes of a row's steps from which on 5 to 8 rows take a processor's whole memory.
+const LONG: usize = 5120;
+/// Most stages of a warpgroup's ring of `cuda/matmul_wide.cuh`, and most warpgroups there.
+const WIDE_STAGES: usize = 8;
+const WIDE_WARPGROUPS: usize = 4;
+/// Most stages of a warpgroup.
+const STAGES: usize = 16;
 /// Most groups of one.
 const MANY_GROUPS: usize = 1024;
-/// What a step of a piece of many rows costs beside its products, in rows.
-const STEP_BESIDE: usize = 190;
-/// What such a piece costs beside its steps, in rows times steps.
+/// What a piece of many rows costs beside its steps, in steps times rows and outputs.
 const PIECE_BESIDE: usize = 2000;
 /// Shared memory that a group may ask for.
 pub const SHARED: u32 = 232_448;
-/// Shared memory of a product of few rows: what is left of a processor lets the group of a small launch stay
-/// beside it.
-pub const FEW_SHARED: u32 = 229_376;
+/// Shared memory of a group of a product of up to 8 rows: two of them, of this launch and the next product's, and a group of
+/// a small launch between stay on a processor.
+pub const FEW_SHARED: u32 = 113_664;
+/// The same of up to 32 rows: one, beside a group of a small launch.
+pub const SOME_SHARED: u32 = 229_376;
 
 /// A weight `[outputs, inputs]` in tiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +51,6 @@ pub struct Tiles {
     format: u32,
     inputs: usize,
     outputs: usize,
-    slices: usize,
 }
 
 /// A launch: the kernel, its arguments, its grid.
@@ -79,9 +91,9 @@ pub struct Several {
 /// Rows, and where their outputs go.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Rows {
-    /// Address of the bf16 rows, as `operand` makes them.
+    /// Address of the rows, as `operand` makes them in the weight's form.
     pub x: u64,
-    /// Values from one row to the next, a multiple of 8.
+    /// Bytes from one row to the next, a multiple of 16.
     pub x_stride: usize,
     /// Rows that there are; no group has more.
     pub rows: usize,
@@ -107,12 +119,12 @@ pub struct Rows {
 pub enum Groups {
     /// One weight, all rows.
     One,
-    /// So many weights, one after another in memory; all rows take each, with the inputs and outputs so
-    /// many values further on each time.
+    /// So many weights, one after another in memory; all rows take each, with the inputs so many bytes and
+    /// the outputs so many values further on each time.
     Each {
         /// How many.
         count: usize,
-        /// Values from one weight's inputs to the next's.
+        /// Bytes from one weight's inputs to the next's, a multiple of 16.
         x_step: usize,
         /// Values from one weight's outputs to the next's.
         out_step: usize,
@@ -140,38 +152,56 @@ impl Groups {
     }
 }
 
-/// How the product of few rows is shared out.
+/// Which kernel of few rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// Two tiles at once, up to 8 rows of a group at a time.
+    /// Up to 8 rows of a group at a time.
     Few,
-    /// One tile at once, up to 32 rows.
+    /// 5 to 8 rows of FP8 or BF16, one group a processor.
+    Eight,
+    /// Up to 32 rows.
     Some,
-    /// As `Some`, the slices and the rows' inputs halved between two groups of a cluster.
-    Pair,
 }
 
 impl Way {
     /// Most rows of a group at a time.
     fn rows(self) -> usize {
-        if self == Self::Few { 8 } else { FEW_ROWS }
+        if self == Self::Some { FEW_ROWS } else { 8 }
     }
 
-    fn blocks(self) -> usize {
-        if self == Self::Pair { 2 } else { 1 }
-    }
-
-    fn tiles(self) -> usize {
-        if self == Self::Few { 2 } else { 1 }
-    }
-
-    fn names(self) -> [&'static str; 3] {
+    /// Places for so many rows.
+    fn places(self, rows: usize) -> usize {
         match self {
-            Self::Few => ["tile_fp8_few", "tile_fp4_few", "tile_bf16_few"],
-            Self::Some => ["tile_fp8_some", "tile_fp4_some", "tile_bf16_some"],
-            Self::Pair => ["tile_fp8_pair", "tile_fp4_pair", "tile_bf16_pair"],
+            Self::Few if rows <= 4 => rows.next_power_of_two(),
+            _ => rows.next_multiple_of(8),
         }
     }
+
+    fn names(self) -> [&'static str; 4] {
+        match self {
+            Self::Few => ["tile_fp8_few", "tile_fp4_few", "tile_bf16_few", "tile_lifted_few"],
+            Self::Eight => ["tile_fp8_eight", "", "tile_bf16_eight", ""],
+            Self::Some => ["tile_fp8_some", "tile_fp4_some", "tile_bf16_some", "tile_lifted_some"],
+        }
+    }
+}
+
+/// Inputs of a step of a weight in this format.
+pub fn step_inputs(format: u32) -> usize {
+    if [format::BF16, format::LIFTED].contains(&format) { STEP_BYTES / 2 } else { STEP_BYTES }
+}
+
+/// Bytes of a row of so many inputs: codes, then the scale of each step; or bf16 values.
+pub fn row_bytes(coded: bool, width: usize) -> usize {
+    match coded {
+        true => (width + width.div_ceil(CODED_INPUTS) * 4).next_multiple_of(16),
+        false => (width * 2).next_multiple_of(16),
+    }
+}
+
+/// Whether rows of so many inputs can be coded: they are whole steps.
+pub fn codes(width: usize) -> bool {
+    width.is_multiple_of(CODED_INPUTS)
 }
 
 impl Tiles {
@@ -179,46 +209,50 @@ impl Tiles {
     /// run in the dialect.
     pub fn new(format: u32, side: usize, inputs: usize, outputs: usize) -> Option<Self> {
         let stored = match format {
-            format::FP8 => side > 0 && side.is_multiple_of(32),
+            format::FP8 | format::LIFTED => side > 0 && side.is_multiple_of(32),
             format::FP4 | format::BF16 => true,
             _ => false,
         };
-        let whole = inputs > 0 && inputs.is_multiple_of(TILE_INPUTS) && outputs > 0;
-        let slices = (stored && whole).then(|| slices(format, inputs / TILE_INPUTS)).flatten()?;
-        Some(Self { format, inputs, outputs, slices })
+        let steps = inputs / step_inputs(format);
+        let whole = inputs.is_multiple_of(step_inputs(format)) && (1..=STEPS).contains(&steps);
+        (stored && whole && outputs > 0).then_some(Self { format, inputs, outputs })
     }
 
-    /// Whether these scales lift codes exactly: each product of a code and its scale is a bf16 value
-    /// that is not subnormal, and what multiplies a code is one too.
+    /// The same for rows that are not rounded to codes.
+    pub fn plain(format: u32, side: usize, inputs: usize, outputs: usize) -> Option<Self> {
+        match format {
+            format::FP8 => Self::new(format::LIFTED, side, inputs, outputs),
+            format::FP4 => None,
+            _ => Self::new(format, side, inputs, outputs),
+        }
+    }
+
+    /// Whether products by these scales are neither under nor over f32's normal numbers.
     pub fn lifts(format: u32, scales: &[u8]) -> bool {
-        let range = match format {
-            format::FP8 => 10..=134,
-            format::FP4 => 2..=128,
-            _ => return true,
-        };
-        scales.iter().all(|scale| range.contains(scale))
+        format == format::BF16 || scales.iter().all(|scale| (10..=134).contains(scale))
     }
 
     fn count(&self) -> usize {
         self.outputs.div_ceil(TILE_OUTPUTS)
     }
 
-    fn steps(&self) -> usize {
-        self.inputs / TILE_INPUTS
+    /// Steps of a sum.
+    pub fn steps(&self) -> usize {
+        self.inputs / step_inputs(self.format)
     }
 
     /// Bytes of a tile's step.
     fn step_bytes(&self) -> usize {
         match self.format {
-            format::FP8 => 1024,
-            format::FP4 => 544,
+            format::FP4 => 1072,
+            format::LIFTED => 1024,
             _ => 2048,
         }
     }
 
     /// Bytes in memory, a multiple of 256.
     pub fn bytes(&self) -> usize {
-        let scales = if self.format == format::FP8 { 2 } else { 0 };
+        let scales = if [format::FP8, format::LIFTED].contains(&self.format) { 4 } else { 0 };
         (self.count() * self.steps() * (self.step_bytes() + scales)).next_multiple_of(256)
     }
 
@@ -242,20 +276,11 @@ impl Tiles {
             apart: word(part.apart),
             tiles: word(self.count()),
         };
-        let kernel = manifest::kernel(self.named(["arrange_fp8", "arrange_fp4", "arrange_bf16"]))?;
+        let names = ["arrange_fp8", "arrange_fp4", "arrange_bf16", "arrange_lifted"];
+        let kernel = manifest::kernel(self.named(names))?;
         let count = several.map_or(1, |several| several.count);
         let grid = [word(part.outputs.div_ceil(TILE_OUTPUTS)), word(count * self.steps())];
         Some((kernel, args, grid))
-    }
-
-    /// Steps of a slice.
-    pub fn slice_steps(&self) -> usize {
-        self.steps() / self.slices
-    }
-
-    /// Inputs of the weight.
-    pub fn inputs(&self) -> usize {
-        self.inputs
     }
 
     /// Multiplies rows by the tiles at `weight`, on a device that runs `width` groups at once.
@@ -266,15 +291,14 @@ impl Tiles {
         groups: &Groups,
         width: u32,
     ) -> Option<Planned<TileArgs>> {
-        // Two tiles at once cost fewer instructions, but leave groups idle where tiles are few.
-        let enough = self.count() * groups.count() >= 4 * width as usize;
-        let ways = match (groups, enough) {
-            (_, true) => [Way::Few, Way::Some, Way::Pair],
-            (Groups::Some { .. }, false) => [Way::Few, Way::Some, Way::Pair],
-            (_, false) => [Way::Some, Way::Few, Way::Pair],
-        };
-        let few = ways.into_iter().find_map(|way| self.few(weight, rows, groups, width, way));
-        few.or_else(|| self.many(weight, rows, groups, width))
+        let few = |way| self.few(weight, rows, groups, width, way);
+        // Rows as long leave half of a processor too small a ring.
+        let long = self.steps() * STEP_BYTES >= LONG;
+        let eight = (long && (5..=8).contains(&rows.rows)).then(|| few(Way::Eight)).flatten();
+        eight
+            .or_else(|| few(Way::Few))
+            .or_else(|| few(Way::Some))
+            .or_else(|| self.many(weight, rows, groups, width))
     }
 
     /// The product of up to [`FEW_ROWS`] rows in this way; `None` where it does not take them.
@@ -286,22 +310,38 @@ impl Tiles {
         width: u32,
         way: Way,
     ) -> Option<Planned<TileArgs>> {
-        let most = match groups {
-            // The kernel cuts the rows of a group into parts.
-            Groups::Some { .. } if rows.rows <= FEW_ROWS => rows.rows.min(way.rows()),
-            _ => rows.rows,
-        };
-        if most > way.rows() || groups.count() > FEW_GROUPS {
+        let mut args = self.args(weight, rows, groups);
+        args.beside = rows.beside.into();
+        let width = (width - args.beside).max(1);
+        let own = (self.count() * groups.count()).div_ceil(width as usize);
+        let experts = matches!(groups, Groups::Some { .. });
+        // The kernel cuts the rows of a group into parts. Where there is no tile for each processor, to read the weight for each
+        // of these costs less than to leave a tile to one warp.
+        let cut = experts || (own == 1 && way == Way::Few && self.format != format::FP4);
+        let most = if cut && rows.rows <= FEW_ROWS { rows.rows.min(way.rows()) } else { rows.rows };
+        if most > way.rows() || (way == Way::Eight && experts) || groups.count() > FEW_GROUPS {
             return None;
         }
-        let mut args = self.args(weight, rows, groups);
         args.most_rows = word(most);
-        (args.chunk, args.stages) = self.ring(most, way)?;
-        args.beside = rows.beside.into();
-        let blocks = way.blocks();
-        let width = width - args.beside;
-        let grid = [(width / word(blocks)).max(1), word(blocks)];
-        Some((manifest::kernel(self.named(way.names()))?, args, grid))
+        let kernel = manifest::kernel(self.named(way.names()))?;
+        if self.format == format::FP4 || way == Way::Some {
+            let warpgroups =
+                if experts { WIDE_WARPGROUPS } else { own.div_ceil(4).min(WIDE_WARPGROUPS) };
+            args.chunk = word(warpgroups);
+            args.stages = self.wide_ring(most, way, warpgroups)?;
+            return Some((kernel, args, [width, 1]));
+        }
+        // Two quads at a time where registers and shared memory hold them.
+        let fits = |quads| Some((quads, self.ring(most, quads, way)?));
+        let two = if most <= 4 || way == Way::Eight { fits(2) } else { None };
+        let one = || if way == Way::Few { fits(1) } else { None };
+        let (quads, stages) = two.or_else(one)?;
+        (args.quads, args.stages) = (word(quads), stages);
+        // Where there is no tile for each processor two warpgroups share one, else each takes its own.
+        let shared = own == 1;
+        args.chunk = word(if shared { WARPGROUPS } else { 1 });
+        let alone = shared || way == Way::Eight;
+        Some((kernel, args, [if alone { width } else { 2 * width }, 1]))
     }
 
     /// The product of any number of rows.
@@ -316,23 +356,27 @@ impl Tiles {
             return None;
         }
         let mut args = self.args(weight, rows, groups);
-        let (outputs, sizes): (usize, &[usize]) = match (self.format, groups) {
-            (format::FP4, _) => (192, &[96]),
-            (format::FP8, Groups::Some { .. }) => (128, &[160]),
-            (format::FP8, _) => (128, &[160, 144, 128, 96, 64]),
-            (_, Groups::Some { .. }) => (128, &[128]),
-            _ => (128, &[128, 96, 64]),
+        // Outputs and rows of a piece.
+        let sizes: &[(usize, usize)] = match (self.format, groups) {
+            (format::FP8 | format::BF16, _) => {
+                &[(256, 128), (224, 128), (192, 128), (128, 128), (64, 128)]
+            }
+            (_, Groups::Some { .. }) => &[(256, 80)],
+            _ => &[(256, 80), (256, 72), (256, 64)],
         };
         // At most so many pieces: how the groups are cut is known on the device.
-        let across = self.outputs.div_ceil(outputs) * groups.count();
-        let pieces = |most: usize| across * rows.rows.div_ceil(most);
-        let turns = |most: usize| pieces(most).div_ceil(width as usize);
-        let cost =
-            |most: &usize| turns(*most) * (self.steps() * (most + STEP_BESIDE) + PIECE_BESIDE);
-        let most = sizes.iter().copied().min_by_key(cost)?;
-        args.chunk = word(most);
-        let names = ["tile_fp8_many", "tile_fp4_many", "tile_bf16_many"];
-        let grid = [word(pieces(most)).min(width), 1];
+        let pieces = |(outputs, most): (usize, usize)| {
+            self.outputs.div_ceil(outputs) * groups.count() * rows.rows.div_ceil(most)
+        };
+        let cost = |&(outputs, most): &(usize, usize)| {
+            let turns = pieces((outputs, most)).div_ceil(width as usize);
+            turns * (self.steps() * (outputs + most) + PIECE_BESIDE)
+        };
+        let (outputs, most) = sizes.iter().copied().min_by_key(cost)?;
+        let direct = matches!(self.format, format::FP8 | format::BF16);
+        args.chunk = word(if direct { outputs } else { most });
+        let names = ["tile_fp8_many", "tile_fp4_many", "tile_bf16_many", "tile_lifted_many"];
+        let grid = [word(pieces((outputs, most))).min(width), 1];
         Some((manifest::kernel(self.named(names))?, args, grid))
     }
 
@@ -346,7 +390,6 @@ impl Tiles {
             rows: word(rows.rows),
             inputs: word(self.inputs),
             outputs: word(self.outputs),
-            slices: word(self.slices),
             groups_max: 1,
             x_stride: word(rows.x_stride),
             out_stride: word(rows.out_stride),
@@ -370,35 +413,45 @@ impl Tiles {
         args
     }
 
-    /// Steps that a warp reads at a time, of up to so many rows, and how often shared memory holds as many
-    /// beside the rows and the sums: equal parts of a slice.
-    fn ring(&self, rows: usize, way: Way) -> Option<(u32, u32)> {
-        if !self.slices.is_multiple_of(way.blocks()) {
-            return None;
-        }
-        let used = Self::beside(rows, self.inputs, way);
-        let slices = self.slices / way.blocks();
-        let (warps, step) = (WARPS / slices * slices, way.tiles() * self.step_bytes());
-        let room = (FEW_SHARED as usize).checked_sub(used)? / warps / step;
-        let length = self.slice_steps();
-        let most = (room / 2).max(1).min(length);
-        let chunk = length.div_ceil(length.div_ceil(most));
-        let stages = (room / chunk).min(STAGES);
-        (stages > 1).then(|| (word(chunk), word(stages)))
+    /// Stages of each warpgroup, of so many quads: as many as shared memory holds beside the rest, two at least.
+    fn ring(&self, rows: usize, quads: usize, way: Way) -> Option<u32> {
+        let shared = if way == Way::Eight { SOME_SHARED } else { FEW_SHARED };
+        let room = (shared as usize).checked_sub(self.beside(way.places(rows), quads))?;
+        let stages = (room / (WARPGROUPS * self.stage(quads))).min(STAGES);
+        (stages > 1).then(|| word(stages))
     }
 
-    /// Shared memory beside the rings: zeros, parts, signals; two turns' sums; the rows.
-    fn beside(rows: usize, inputs: usize, way: Way) -> usize {
-        let signals = 128 + 2 * 1024 + 12 * FEW_GROUPS + WARPS * (32 + 8 * STAGES);
-        signals
-            + 2 * WARPS * way.tiles() * rows.div_ceil(8) * 512
-            + rows * inputs * 2 / way.blocks()
+    /// Bytes of a stage: its steps, and the words of their scales with up to three before.
+    fn stage(&self, quads: usize) -> usize {
+        let steps = quads * QUAD;
+        steps * self.step_bytes() + (steps + 4) * 4
     }
 
-    fn named(&self, [fp8, fp4, bf16]: [&'static str; 3]) -> &'static str {
+    /// The same of `cuda/matmul_wide.cuh`, where so many warpgroups work.
+    fn wide_ring(&self, rows: usize, way: Way, warpgroups: usize) -> Option<u32> {
+        let steps = self.steps().next_multiple_of(8);
+        let rest = 128 + 4 * 16 * WIDE_STAGES + 4 * 20 + 12 * FEW_GROUPS + 2 * 1024 + 1024;
+        let beside = rest + way.places(rows) * steps * (STEP_BYTES + 4);
+        let room = (SOME_SHARED as usize).checked_sub(beside)?;
+        // Steps of a tile in a stage: a copy of less than 2 KB costs as much.
+        let tile = if self.step_bytes() < 2048 { 2 } else { 1 } * self.step_bytes();
+        let stages = (room / (warpgroups * 4 * tile)).min(WIDE_STAGES);
+        (stages > 1).then(|| word(stages))
+    }
+
+    /// Shared memory beside the rings: rows and their steps' powers of two, two places of each warpgroup for parts; then
+    /// signals, and the groups' parts.
+    fn beside(&self, places: usize, quads: usize) -> usize {
+        let steps = self.steps().next_multiple_of(8);
+        let rest = WARPGROUPS * (STAGES * 16 + 32) + 48 + 12 * FEW_GROUPS + 2 * 1024;
+        rest + places * (steps * (STEP_BYTES + 4) + 2 * WARPGROUPS * quads * QUAD * PART)
+    }
+
+    fn named(&self, [fp8, fp4, bf16, lifted]: [&'static str; 4]) -> &'static str {
         match self.format {
             format::FP8 => fp8,
             format::FP4 => fp4,
+            format::LIFTED => lifted,
             _ => bf16,
         }
     }
@@ -406,16 +459,7 @@ impl Tiles {
 
 /// Whether a launch that follows one of this kernel may read at once what was there before that one.
 pub fn is_in_turn(kernel: &Kernel) -> bool {
-    [Way::Few, Way::Some, Way::Pair].iter().any(|way| way.names().contains(&kernel.name))
-}
-
-/// Slices of a sum of so many steps: the most of 16, 8, 4 or 2 equal ones of at least 3 steps, or one; each of up to
-/// 32 steps, whose scales a warp's lanes hold. Weights of codes take longer ones, as a slice's sums are added.
-fn slices(format: u32, steps: usize) -> Option<usize> {
-    let most = if format == format::BF16 { 16 } else { 8 };
-    let fits = |slices: &usize| *slices <= most && steps.is_multiple_of(*slices);
-    let long = [16, 8, 4, 2].into_iter().filter(fits).find(|slices| steps / slices >= 3);
-    long.or(Some(1)).filter(|slices| steps / slices <= 32)
+    [Way::Few, Way::Eight, Way::Some].iter().any(|way| way.names().contains(&kernel.name))
 }
 
 fn word(size: usize) -> u32 {
@@ -433,31 +477,20 @@ mod tests {
             let rows = Rows { rows, ..Rows::default() };
             tiles.many(0, &rows, &Groups::One, width).unwrap().1.chunk
         };
-        // 26 parts of the rows, times 40 columns, are 7.9 turns of 132 groups; times 36 they are 7.1, where 29 are 7.9.
-        assert_eq!(most(format::FP8, 8192, 5120, 4096, 132), 160);
-        assert_eq!(most(format::FP8, 5120, 4608, 4096, 132), 144);
+        // 32 parts of the rows, times 8 columns, are 1.9 turns of 132 groups; times 7 they are 1.7.
+        assert_eq!(most(format::FP8, 5120, 1792, 4096, 132), 224);
+        assert_eq!(most(format::FP8, 8192, 5120, 4096, 132), 256);
         // One turn, as full as can be.
-        assert_eq!(most(format::FP8, 8192, 5120, 256, 132), 96);
-        assert_eq!(most(format::BF16, 5120, 384, 4096, 132), 96);
+        assert_eq!(most(format::FP8, 8192, 5120, 256, 132), 128);
+        assert_eq!(most(format::FP8, 5120, 1792, 300, 132), 64);
+        assert_eq!(most(format::LIFTED, 4096, 1024, 300, 132), 64);
         // The contract has a case of each size.
         for (outputs, rows, wanted) in
-            [(136, 140, 144), (24, 190, 96), (200, 250, 128), (24, 84, 64)]
+            [(250, 140, 256), (200, 250, 224), (136, 140, 192), (100, 140, 128), (24, 190, 64)]
         {
-            assert_eq!(most(format::FP8, 64, outputs, rows, 2), wanted, "{outputs} {rows}");
+            assert_eq!(most(format::FP8, 128, outputs, rows, 2), wanted, "{outputs} {rows}");
+            assert_eq!(most(format::BF16, 64, outputs, rows, 2), wanted, "{outputs} {rows}");
         }
-        assert_eq!(most(format::BF16, 64, 24, 250, 2), 128);
-    }
-
-    #[test]
-    fn sums_are_cut_by_the_weights_shape_alone() {
-        for (inputs, wanted) in
-            [(5120, 8), (8192, 8), (4096, 8), (2304, 4), (1280, 4), (1152, 2), (960, 1), (64, 1)]
-        {
-            assert_eq!(slices(format::FP4, inputs / TILE_INPUTS), Some(wanted), "{inputs}");
-        }
-        assert_eq!(slices(format::BF16, 5120 / TILE_INPUTS), Some(16));
-        // 33 steps are one slice or 33, and neither fits.
-        assert_eq!(slices(format::FP8, 33), None);
     }
 
     #[test]
@@ -465,48 +498,96 @@ mod tests {
         assert!(Tiles::new(format::FP8, 32, 128, 5).is_some());
         for (kind, side, inputs) in [
             (format::FP8, 48, 128),
-            (format::FP8, 32, 96),
+            (format::FP8, 32, 192),
+            (format::FP4, 32, 513 * 128),
+            (format::BF16, 32, 96),
             (format::F16, 32, 128),
             (format::F32, 32, 128),
         ] {
             assert_eq!(Tiles::new(kind, side, inputs, 5), None, "{kind} {side} {inputs}");
         }
-        assert!(Tiles::lifts(format::FP8, &[10, 134]) && Tiles::lifts(format::FP4, &[2, 128]));
+        assert!(Tiles::lifts(format::FP8, &[10, 134]) && Tiles::lifts(format::FP4, &[10, 134]));
         for (kind, scale) in
-            [(format::FP8, 9), (format::FP8, 135), (format::FP4, 1), (format::FP4, 129)]
+            [(format::FP8, 9), (format::FP8, 135), (format::FP4, 9), (format::FP4, 135)]
         {
             assert!(!Tiles::lifts(kind, &[120, scale]), "{kind} {scale}");
         }
     }
 
     #[test]
-    fn a_kernel_is_chosen_by_rows_and_never_asks_for_more_than_there_is() {
+    fn a_kernel_is_chosen_by_rows_and_by_what_fits() {
         let tiles = Tiles::new(format::FP8, 32, 5120, 1792).unwrap();
         let kernel = |tiles: &Tiles, rows, groups: &Groups| {
             let rows = Rows { rows, ..Rows::default() };
             let (kernel, args, grid) = tiles.product(0, &rows, groups, 132).unwrap();
             (kernel.name, args.most_rows, grid)
         };
-        assert_eq!(kernel(&tiles, 1, &Groups::One), ("tile_fp8_some", 1, [132, 1]));
-        assert_eq!(kernel(&tiles, 24, &Groups::One), ("tile_fp8_pair", 24, [66, 2]));
-        assert_eq!(kernel(&tiles, 33, &Groups::One), ("tile_fp8_many", 33, [14, 1]));
+        assert_eq!(kernel(&tiles, 1, &Groups::One), ("tile_fp8_few", 1, [132, 1]));
+        assert_eq!(kernel(&tiles, 24, &Groups::One), ("tile_fp8_few", 8, [132, 1]));
+        let wide = Tiles::new(format::FP8, 32, 5120, 4608).unwrap();
+        assert_eq!(kernel(&wide, 24, &Groups::One), ("tile_fp8_some", 24, [132, 1]));
+        assert_eq!(kernel(&tiles, 33, &Groups::One).0, "tile_fp8_many");
         assert_eq!(kernel(&tiles, 4096, &Groups::One).2, [132, 1]);
         let experts = |count| Groups::Some { groups: 256, count, list: 0, known: false };
-        assert_eq!(kernel(&tiles, 6, &experts(36)), ("tile_fp8_few", 6, [132, 1]));
-        assert_eq!(kernel(&tiles, 24, &experts(144)), ("tile_fp8_few", 8, [132, 1]));
+        assert_eq!(kernel(&tiles, 6, &experts(36)), ("tile_fp8_few", 6, [264, 1]));
+        assert_eq!(kernel(&tiles, 24, &experts(144)), ("tile_fp8_few", 8, [264, 1]));
         assert_eq!(kernel(&tiles, 40, &experts(240)), ("tile_fp8_many", 40, [132, 1]));
-        // One slice is not two halves.
-        let odd = Tiles::new(format::FP8, 32, 960, 64).unwrap();
-        assert_eq!(kernel(&odd, 24, &Groups::One).0, "tile_fp8_some");
-        for rows in 1..=FEW_ROWS {
-            for way in [Way::Few, Way::Some, Way::Pair] {
-                let slices = tiles.slices / way.blocks();
-                let warps = WARPS / slices * slices;
-                let Some((chunk, stages)) = tiles.ring(rows, way) else { continue };
-                let ring = warps * (stages * chunk) as usize * way.tiles() * tiles.step_bytes();
-                let used = Tiles::beside(rows, 5120, way) + ring;
-                assert!(used <= FEW_SHARED as usize, "{rows} {way:?}: {used}");
+        // What does not fit into shared memory beside a ring is left to the kernel of many rows.
+        let long = Tiles::new(format::FP8, 32, 8192, 5120).unwrap();
+        assert_eq!(kernel(&long, 32, &Groups::One).0, "tile_fp8_many");
+    }
+
+    /// The end of shared memory as `cuda/matmul_few.cuh` and `cuda/matmul_wide.cuh` lay it out.
+    fn end_of(tiles: &Tiles, name: &str, args: &TileArgs) -> usize {
+        let wide = name.ends_with("_some") || name == "tile_fp4_few";
+        let [rows, stages, team] = [args.most_rows, args.stages, args.chunk].map(|n| n as usize);
+        let places = match rows {
+            3..=4 if !name.ends_with("_some") => 4,
+            1..=2 if !name.ends_with("_some") => rows,
+            _ => rows.next_multiple_of(8),
+        };
+        let rows = places * tiles.steps().next_multiple_of(8) * (128 + 4);
+        let words = 12 * 512 + 2 * 1024;
+        if wide {
+            let in_stage = if tiles.step_bytes() < 2048 { 2 } else { 1 };
+            let rings = team * stages * 4 * in_stage * tiles.step_bytes();
+            return rows + 1024 + rings + 128 + 4 * 8 * 16 + 640 / 32 * 4 + words;
+        }
+        let steps = 4 * args.quads as usize;
+        let rings = 2 * stages * (steps * tiles.step_bytes() + steps * 4 + 16);
+        rows + rings + 4 * steps * places * 20 * 4 + 2 * 32 * 8 + 64 + 384 / 32 * 4 + words
+    }
+
+    #[test]
+    fn rows_and_rings_lie_within_shared_memory() {
+        let (mut few, mut wide) = (0, 0);
+        for kind in [format::FP8, format::FP4, format::BF16, format::LIFTED] {
+            for (inputs, outputs) in [(128, 16), (2304, 5120), (5120, 384), (8192, 5120)] {
+                let tiles = Tiles::new(kind, 32, inputs, outputs).unwrap();
+                for (count, n) in [0, 512].into_iter().flat_map(|c| (1..=32).map(move |n| (c, n))) {
+                    let groups = match count {
+                        0 => Groups::One,
+                        _ => Groups::Some { groups: 256, count, list: 0, known: false },
+                    };
+                    let rows = Rows { rows: n, ..Rows::default() };
+                    let (kernel, args, _) = tiles.product(0, &rows, &groups, 132).unwrap();
+                    if kernel.name.ends_with("_many") {
+                        continue;
+                    }
+                    let end = end_of(&tiles, kernel.name, &args);
+                    let most = kernel.shared as usize;
+                    assert!(end <= most, "{} {inputs} {n}: {end}, {most}", kernel.name);
+                    *if most == FEW_SHARED as usize { &mut few } else { &mut wide } += 1;
+                }
             }
+        }
+        assert!(few > 100 && wide > 100, "{few} {wide}");
+    }
+
+    #[test]
+    fn rows_are_whole_pieces_of_sixteen_bytes() {
+        for (coded, width, bytes) in [(true, 128, 144), (true, 4096, 4224), (false, 64, 128)] {
+            assert_eq!(row_bytes(coded, width), bytes, "{coded} {width}");
         }
     }
 }

@@ -55,7 +55,8 @@ impl Class {
             Self::Indexer
         } else if begins(&["attend", "tile_attend"]) {
             Self::Attention
-        } else if begins(&["dense_", "tile_fp8", "tile_bf16", "quantise", "operand"]) {
+        } else if begins(&["dense_", "tile_fp8", "tile_bf16", "tile_lifted", "quantise", "operand"])
+        {
             Self::Dense
         } else {
             Self::Glue

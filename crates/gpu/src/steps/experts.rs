@@ -144,16 +144,16 @@ impl GpuOps {
         }
         let hidden = self.work.shared_row(self.work.hidden, n);
         let weights: [&dyn Takes; 2] = [&routed_down, &shared_down];
-        let coded = self.products.other_coded(&weights);
         let shared = inter < d.inter;
-        let own_coded = if shared { self.work.hidden_coded.at } else { coded.unwrap_or(0) };
+        // Rows that devices bring together are coded after that: a part may end within a step.
+        let coded = self.products.other_coded(&weights).filter(|_| !shared);
         let slices = if n + routes < WHOLE_ROWS { inter.div_ceil(512) } else { 1 };
         let args = SwigluArgs {
             gate: hidden,
             up: self.work.shared_row(self.work.hidden_up, n),
             weights: self.work.shared_row(self.work.sorted, n),
             out: if coded.is_some() { 0 } else { hidden },
-            coded: coded.map_or(0, |_| own_coded),
+            coded: coded.unwrap_or(0),
             width: word(inter),
             weighted: 1,
             limit: d.swiglu_limit,
@@ -165,10 +165,7 @@ impl GpuOps {
         self.queue.push(self.kernels.swiglu, &args, grid)?;
         let x = if shared { self.work.hidden_up.at } else { hidden };
         if shared {
-            // Two coded values are a word.
-            let (from, to, per) = coded.map_or((hidden, x, 1), |coded| (own_coded, coded, 2));
-            let rows = (n + routes, inter / per);
-            self.parts.gather(&mut self.queue, from, rows, (to, d.inter / per))?;
+            self.parts.gather(&mut self.queue, hidden, (n + routes, inter), (x, d.inter))?;
         }
 
         let (width, stride) = (d.inter, d.inter);

@@ -1,6 +1,6 @@
 //! Seeded inputs, and bounds from operation counts.
 
-use finback_numerics::{bf16, rng};
+use finback_numerics::{bf16, fp8, quant, rng};
 
 use super::case::Want;
 
@@ -30,6 +30,36 @@ pub fn near(value: f64, bound: f64, round: bool) -> (f64, f64) {
 /// Values with a bound each.
 pub fn nears(values: impl Iterator<Item = (f64, f64)>) -> Want {
     Want::Near(values.collect())
+}
+
+/// A row as products of FP8 and FP4 weights take it: codes in steps of 128, then the scale of each step.
+pub fn coded_row(x: &[f32]) -> Vec<u8> {
+    let (mut codes, mut scales) = (vec![0; x.len()], vec![0; x.len() / 32]);
+    quant::fp8_block32(x, &mut codes, &mut scales);
+    let tops: Vec<u8> = scales.chunks(4).filter_map(|four| four.iter().max().copied()).collect();
+    // Byte p of a step is that of an input; eight bytes of a block follow each other in two fours.
+    let code = |p: usize| {
+        let (i, half, block, j) = (p % 128 / 32, p % 32 / 16, p % 16 / 4, p % 4);
+        let n = p / 128 * 128 + block * 32 + i * 8 + half * 4 + j;
+        let apart = f32::from(tops[n / 128] - scales[n / 32]);
+        fp8::encode(fp8::decode(codes[n]) * (-apart).exp2())
+    };
+    let steps = tops.iter().flat_map(|&top| fp8::e8m0(top).to_ne_bytes());
+    (0..x.len()).map(code).chain(steps).collect()
+}
+
+/// Whether a coded row of so many channels is as it was but for one step, in which a block is all NaN, and so is the
+/// step's scale.
+pub fn block_is_nan(before: &[u8], after: &[u8], width: usize, channel: usize) -> bool {
+    let (step, block) = (channel / 128, channel % 128 / 32);
+    let scale = width + step * 4;
+    let codes = step * 128..(step + 1) * 128;
+    let own = after[codes.clone()].iter().enumerate().filter(|(p, _)| p % 16 / 4 == block);
+    let nan = f32::from_ne_bytes([0, 1, 2, 3].map(|i| after[scale + i])).is_nan();
+    let same = before.iter().zip(after).enumerate().all(|(at, (before, after))| {
+        before == after || codes.contains(&at) || (scale..scale + 4).contains(&at)
+    });
+    own.fold(nan && same, |all, (_, code)| all && *code == 0x7f)
 }
 
 /// Draws for a case's inputs.

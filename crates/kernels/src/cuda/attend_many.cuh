@@ -126,7 +126,7 @@ DEVICE void many_keys(const TileAttendArgs& args, u32 base, u32* all_places) {
     u32 use = 0, parity = 0, buffer = 0, turn = 0;
     u64 row = GROUP_X;
     TileKeys keys = many_places(args, row, all_places);
-    warp_arrives<1u>(base + MANY_PLACED_AT);
+    warp_arrives(base + MANY_PLACED_AT);
     signal_wait(base + MANY_PLACED_AT, parity);
     // Asks for a lane's key of the n-th tile of all, which is tile `at` of a row.
     const auto bring = [&](const u32* places, const TileKeys& keys, u32 at, u32 n) {
@@ -158,7 +158,7 @@ DEVICE void many_keys(const TileAttendArgs& args, u32 base, u32* all_places) {
                     copy_bulk(to + h * MANY_QUERY, reinterpret_cast<GLOBAL const u8*>(from), TILE_DIM * 4u, full, policy);
                 }
             } else if (lane < WARP_ARRIVALS) {
-                signal_arrive<1u>(full);
+                signal_arrive(full);
             }
             use++;
         }
@@ -168,7 +168,7 @@ DEVICE void many_keys(const TileAttendArgs& args, u32 base, u32* all_places) {
         // The places of the next row, while this one's first tiles are on their way.
         u32* next_places = all_places + buffer * TILE_KEYS;
         if (row < args.row_count) keys = many_places(args, row, next_places);
-        warp_arrives<1u>(base + MANY_PLACED_AT);
+        warp_arrives(base + MANY_PLACED_AT);
         signal_wait(base + MANY_PLACED_AT, parity);
 #pragma unroll 1
         for (u32 at = 0; at < n_tiles; at++) {
@@ -181,7 +181,7 @@ DEVICE void many_keys(const TileAttendArgs& args, u32 base, u32* all_places) {
             if (at * 32u >= held.padded && at * 32u < held.count) lift_key<true>(from, there, to, own);
             else lift_key<false>(from, there, to, own);
             copies_shown();
-            warp_arrives<1u>(many_full(base, use));
+            warp_arrives(many_full(base, use));
             use++;
             // Past the last row nothing is asked for, and nothing waits for it.
             if (at + 2u < n_tiles) bring(places, held, at + 2u, turn);
@@ -230,11 +230,11 @@ DEVICE void many_scores(const TileAttendArgs& args, u32 base) {
                             }
                         }
             // For the warps that read no queries too.
-            for (u32 k = 0; k < 3u; k++) warp_arrives<1u>(many_free(base, use));
+            for (u32 k = 0; k < 3u; k++) warp_arrives(many_free(base, use));
             use++;
         }
         copies_shown();
-        warp_arrives<1u>(base + MANY_ASKED_AT);
+        warp_arrives(base + MANY_ASKED_AT);
         signal_wait(base + MANY_ASKED_AT, parity);
         parity ^= 1u;
         u32 tile = 0;
@@ -257,7 +257,7 @@ DEVICE void many_scores(const TileAttendArgs& args, u32 base) {
 #pragma unroll
             for (u32 i = 0; i < 16u; i++) settled(s[i]);
             const u32 count = load_word(many_stage(base, of) + MANY_COUNT);
-            warp_arrives<1u>(many_free(base, of));
+            warp_arrives(many_free(base, of));
             float shrink[2];
 #pragma unroll
             for (u32 e = 0; e < 2u; e++) {
@@ -305,7 +305,7 @@ DEVICE void many_scores(const TileAttendArgs& args, u32 base) {
                 if (t == 0) store_word(to + MANY_DIVISOR + head, AS_BITS(divisor));
             }
             copies_shown();
-            warp_arrives<1u>(base + MANY_WEIGHED_AT + turn % 2u * 8u);
+            warp_arrives(base + MANY_WEIGHED_AT + turn % 2u * 8u);
             turn++;
             tile++;
         };
@@ -370,8 +370,8 @@ DEVICE void many_mix(const TileAttendArgs& args, u32 base) {
             group_commit();
             if (last) by[0] = AS_FLOAT(load_word(own + MANY_DIVISOR)), by[1] = AS_FLOAT(load_word(own + MANY_DIVISOR + 32u));
             group_wait();
-            warp_arrives<1u>(many_free(base, use));
-            warp_arrives<1u>(base + MANY_MIXED_AT + turn % 2u * 8u);
+            warp_arrives(many_free(base, use));
+            warp_arrives(base + MANY_MIXED_AT + turn % 2u * 8u);
             use++;
             turn++;
         }

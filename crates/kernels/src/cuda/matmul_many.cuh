@@ -1,11 +1,10 @@
 // Products of many rows.
 //
-// A group takes pieces of work, outputs times some rows, one after another. The last of its warpgroups brings
-// steps of 64 inputs into a ring of shared memory and runs ahead, into the next piece too. The others do 64
-// outputs each. Two of them lift a step's weights to registers while the tensor cores multiply by their last one's.
-// Three, of FP4, lift two steps while the tensor cores multiply for the others: the four warps of each meet at every
-// chain of products, so these are long. An instruction multiplies 64 outputs, 16 inputs and all rows; its sums have
-// the bits of `multiply`'s, which a contract case holds.
+// A group takes pieces of work, outputs times some rows, one after another. The last of its warpgroups brings steps into
+// rings of shared memory and runs ahead, into the next piece too. The others multiply, one of them beside the tensor
+// cores' work for the other. Codes that are lifted to registers are the left operand: a warpgroup has 128 outputs and
+// all rows of a piece. Where tiles are multiplied as they lie, rows are the left operand: a warpgroup has 64 rows and all
+// outputs, so that a lane has two rows' scales and shared memory is read least.
 #pragma once
 #ifdef HOPPER
 
@@ -13,29 +12,50 @@
 #define MANY_PANEL 16u   // pieces side by side that are done together, of one weight
 #define MANY_GROUPS 1024u
 
-// Warpgroups that multiply, and the outputs of a piece.
-template <u32 F> DEVICE constexpr u32 many_teams() { return F == FORMAT_FP4 ? 3u : 2u; }
-template <u32 F> DEVICE constexpr u32 many_warps() { return many_teams<F>() * 4u; }
-template <u32 F> DEVICE constexpr u32 many_outputs() { return many_teams<F>() * 64u; }
-template <u32 F> DEVICE constexpr u32 many_threads() { return many_warps<F>() * 32u + MANY_BRING; }
+// Warpgroups that multiply, the registers of their lanes and of those that bring, and the most tiles of a piece.
+#define MANY_TEAMS 2u
+#define MANY_THREADS (MANY_TEAMS * 128u + MANY_BRING)
+template <u32 F> DEVICE constexpr u32 many_registers() { return direct<F>() ? 224u : 232u; }
+template <u32 F> DEVICE constexpr u32 bring_registers() { return direct<F>() ? 56u : 40u; }
+#define MANY_TILES 16u
 
-// Most rows of a piece; a launch may take fewer, so that its last turn is as full as the others.
-template <u32 F> DEVICE constexpr u32 many_rows() { return F == FORMAT_FP4 ? 96u : F == FORMAT_FP8 ? 160u : 128u; }
+// Most rows of a piece, and places for them. A launch may take fewer, or fewer tiles where rows are the left operand, so
+// that its last turn is as full as the others.
+template <u32 F> DEVICE constexpr u32 many_rows() { return direct<F>() ? 128u : 80u; }
+template <u32 F> DEVICE constexpr u32 many_places() { return direct<F>() ? 128u : 84u; }
+template <u32 F> DEVICE u32 rows_of_piece(const TileArgs& args) { return direct<F>() ? many_rows<F>() : args.chunk; }
+template <u32 F> DEVICE u32 tiles_of_piece(const TileArgs& args) { return direct<F>() ? args.chunk / 16u : MANY_TILES; }
 
-// Of rows of 128 bytes whose 16-byte parts lie at part ^ (row % 8).
-DEVICE u64 rows_descriptor(u32 at) {
-    return u64((at & 0x3ffffu) >> 4) | (u64(1u) << 16) | (u64(64u) << 32) | (u64(1u) << 62);
+// A ring of shared memory, and a place in it; `parity` turns with each round.
+template <u32 STAGES, u32 BYTES> struct ManyRing {
+    static constexpr u32 stages = STAGES, bytes = BYTES;
+    u32 base, full, free, stage, parity, four;
+};
+template <u32 S, u32 B> DEVICE u32 stage_of(const ManyRing<S, B>& ring) { return ring.base + ring.stage * B; }
+template <u32 S, u32 B> DEVICE u32 full_of(const ManyRing<S, B>& ring) { return ring.full + ring.stage * 8u; }
+template <u32 S, u32 B> DEVICE u32 free_of(const ManyRing<S, B>& ring) { return ring.free + ring.stage * 8u; }
+template <u32 S, u32 B> DEVICE void next_stage(ManyRing<S, B>& ring) {
+    ring.stage++;
+    if (ring.stage < S) return;
+    ring.stage = 0;
+    ring.parity ^= 1u;
 }
 
-// A stage of the ring has two steps, of FP4 those of one slice: the rows of both, then their tiles. So many fit beside the rest in 227 KiB.
-template <u32 F> DEVICE constexpr u32 many_row_bytes() { return many_rows<F>() * 128u; }
-template <u32 F> DEVICE constexpr u32 many_tile_bytes() { return many_warps<F>() * step_bytes<F>(); }
-template <u32 F> DEVICE constexpr u32 many_stage() {
-    return (2u * (many_row_bytes<F>() + many_tile_bytes<F>()) + 1023u) / 1024u * 1024u;
-}
-template <u32 F> DEVICE constexpr u32 many_stages() { return F == FORMAT_FP4 ? 5u : 3u; }
+// Where rows are the left operand one ring has all of a step: rows, tiles, the tiles' scales.
+template <u32 F> DEVICE constexpr u32 tiles_in_stage() { return many_places<F>() * 128u; }
+template <u32 F> DEVICE constexpr u32 tile_scales_in_stage() { return tiles_in_stage<F>() + MANY_TILES * step_bytes<F>(); }
+template <u32 F> DEVICE constexpr u32 many_stage() { return (tile_scales_in_stage<F>() + MANY_TILES * 4u + 1023u) / 1024u * 1024u; }
+template <u32 F> using StepRing = ManyRing<4u, many_stage<F>()>;
 
-// Bytes for the ring's signals.
+// Else tiles have a ring of their own, two steps at a time: memory gives a tile's bytes best so. The rows' has a step's rows,
+// their scales, the tiles'.
+template <u32 F> DEVICE constexpr u32 tile_in_stage() { return 2u * step_bytes<F>(); }
+template <u32 F> DEVICE constexpr u32 row_scales() { return many_places<F>() * 128u; }
+template <u32 F> DEVICE constexpr u32 tile_scales() { return row_scales<F>() + many_places<F>() * 4u; }
+template <u32 F> using TileRing = ManyRing<5u, MANY_TILES * tile_in_stage<F>()>;
+template <u32 F> using RowRing = ManyRing<4u, (tile_scales<F>() + MANY_TILES * 4u + 1023u) / 1024u * 1024u>;
+
+// Bytes for the rings' signals.
 #define MANY_SIGNALS 256u
 
 // Rows `first` to `first + rows` of a group, by a weight's tiles from `tile` on. No rows: the end.
@@ -60,22 +80,17 @@ DEVICE Piece load_piece(u32 at) {
     return Piece{load_word(at), load_word(at + 4u), load_word(at + 8u), load_word(at + 12u), load_word(at + 16u), load_word(at + 20u)};
 }
 
-// A place in the ring; `parity` turns with each round.
-template <u32 F> struct ManyRing {
-    u32 base, full, free, stage, parity;
-};
-template <u32 F> DEVICE u32 stage_of(const ManyRing<F>& ring) { return ring.base + ring.stage * many_stage<F>(); }
-template <u32 F> DEVICE void next_stage(ManyRing<F>& ring) {
-    ring.stage++;
-    if (ring.stage < many_stages<F>()) return;
-    ring.stage = 0;
-    ring.parity ^= 1u;
+// Where the scales of all rows' next four steps lie, if rows are the left operand: behind the ring. Four steps fill it, so that
+// as many such places suffice.
+template <u32 F> DEVICE u32 next_four(StepRing<F>& ring) {
+    ring.four = ring.four % 4u + 1u;
+    return ring.base + 4u * many_stage<F>() + (ring.four - 1u) * many_places<F>() * 16u;
 }
 
 // Writes the parts of the rows before each group's, and at the end all; every lane of the group.
 template <u32 F> DEVICE void many_parts(const TileArgs& args, u32 at) {
-    const u32 lane = LANE % 32u, each = (args.groups_max + 31u) / 32u, most = args.chunk;
-    for (u32 i = LANE; i < args.groups_max; i += many_threads<F>())
+    const u32 lane = LANE % 32u, each = (args.groups_max + 31u) / 32u, most = rows_of_piece<F>(args);
+    for (u32 i = LANE; i < args.groups_max; i += MANY_THREADS)
         store_word(at + i * 4u, (args.groups[i * 3u + 2u] - args.groups[i * 3u + 1u] + most - 1u) / most);
     __syncthreads();
     if (LANE < 32u) {
@@ -100,7 +115,7 @@ template <u32 F> DEVICE void many_parts(const TileArgs& args, u32 at) {
 
 // The pieces of this group, in order. Those that run at once share rows and weights.
 template <u32 F, class Do> DEVICE void many_pieces(const TileArgs& args, u32 before, const Do& one) {
-    const u32 across = (args.outputs + many_outputs<F>() - 1u) / many_outputs<F>(), most = args.chunk;
+    const u32 wide = tiles_of_piece<F>(args), across = (args.outputs + wide * 16u - 1u) / (wide * 16u), most = rows_of_piece<F>(args);
     const u32 parts = args.groups ? load_word(before + args.groups_max * 4u) : (args.rows + most - 1u) / most;
     const u32 all = across * parts * (args.groups ? 1u : args.groups_max);
     for (u32 at = GROUP_X; at < all; at += GROUPS_X) {
@@ -121,364 +136,386 @@ template <u32 F, class Do> DEVICE void many_pieces(const TileArgs& args, u32 bef
             rows = args.groups[low * 3u + 2u] - piece.start;
         } else {
             const u32 within = at % (across * parts), panel = within / (MANY_PANEL * parts) * MANY_PANEL;
-            const u32 wide = least(across - panel, MANY_PANEL), place = within - panel * parts;
+            const u32 columns = least(across - panel, MANY_PANEL), place = within - panel * parts;
             piece.group = piece.expert = at / (across * parts);
             piece.start = 0;
-            column = panel + place % wide;
-            part = place / wide;
+            column = panel + place % columns;
+            part = place / columns;
         }
         // Parts as equal as can be: a small one costs nearly what a large one does.
-        piece.tile = column * many_warps<F>();
+        piece.tile = column * wide;
         piece.first = rows * part / cut;
         piece.rows = rows * (part + 1u) / cut - piece.first;
         one(piece);
     }
 }
 
-// Stages of FP4 on their way while the next one is asked for: two of the other three are in use.
+// Says what the pieces are; the first of the lanes that bring.
+DEVICE void say_piece(u32 pieces, u32& count, const Piece& piece) {
+    const u32 at = pieces + count % MANY_PIECES * MANY_PIECE;
+    if (LANE % MANY_BRING == 0) {
+        signal_wait(piece_read(at), count / MANY_PIECES % 2u ^ 1u);
+        store_piece(at, piece);
+        signal_arrive(piece_there(at));
+    }
+    count++;
+}
+
+// Where a row of a piece lies; past the last it is that one, whose sums are not kept. A launch's rows lie within 4 GiB.
+DEVICE u32 row_of(const TileArgs& args, const Piece& piece, u32 row) {
+    const u32 own = piece.first + least(row, piece.rows - 1u);
+    const u32 place = piece.start + own - (PLANTED(FAULT_TILE_NEIGHBOUR_ROW) && own > 0 ? 1u : 0u);
+    return (args.list ? args.list[place] : place) * args.x_stride + piece.group * args.x_step;
+}
+
+// Brings the steps of all pieces where rows are the left operand.
+template <u32 F> DEVICE void bring_steps(const TileArgs& args, StepRing<F> ring, u32 pieces, u32 before) {
+    const u32 thread = LANE % MANY_BRING, steps = args.inputs / step_inputs<F>(), tiles = (args.outputs + 15u) / 16u;
+    const u32 row_to = thread / 8u * 128u + (thread % 8u ^ thread / 8u % 8u) * 16u;
+    u32 count = 0;
+    many_pieces<F>(args, before, [&](const Piece& piece) {
+        say_piece(pieces, count, piece);
+        // Of each 16th row 16 bytes, the scales of a row and of a tile, and 16 bytes of each tile: a copy in bulk costs the
+        // same for any bytes, and pieces of a step are too small for it.
+        u32 row[many_places<F>() / 16u], scale = row_of(args, piece, thread) + args.inputs;
+#pragma unroll
+        for (u32 i = 0; i < many_places<F>() / 16u; i++) row[i] = row_of(args, piece, thread / 8u + i * 16u) + thread % 8u * 16u;
+        const u32 wide = least(tiles_of_piece<F>(args), tiles - piece.tile);
+        const u64 apart = u64(steps) * step_bytes<F>();
+        GLOBAL const u8* from = args.weight + piece.expert * args.expert_bytes;
+        GLOBAL const u8* tile_scale = from + tiles * apart + u64(piece.tile + least(thread, wide - 1u)) * steps * 4u;
+        from += piece.tile * apart + thread * 16u;
+        for (u32 step = 0; step < steps; step++) {
+            const u32 to = stage_of(ring);
+            signal_wait(free_of(ring), ring.parity ^ 1u);
+            GLOBAL const u8* tile = from;
+#pragma unroll 8
+            for (u32 i = 0; i < wide; i++, tile += apart) copy16(to + tiles_in_stage<F>() + i * step_bytes<F>() + thread * 16u, tile);
+            from += step_bytes<F>();
+#pragma unroll
+            for (u32 i = 0; i < many_places<F>() / 16u; i++)
+                if (i * 16u < piece.rows) copy16(to + row_to + i * 2048u, args.x + row[i] + step * 128u);
+            if (coded<F>() && step % 4u == 0) copy16(next_four<F>(ring) + thread * 16u, args.x + scale + step * 4u);
+            if (scaled<F>() && thread < wide) copy4(to + tile_scales_in_stage<F>() + thread * 4u, tile_scale + step * 4u);
+            copies_arrive(full_of(ring));
+            next_stage(ring);
+        }
+    });
+    say_piece(pieces, count, Piece{});
+}
+
+// Brings the tiles of all pieces whose codes are lifted; the last of the warps that bring.
+template <u32 F> DEVICE void bring_tiles(const TileArgs& args, TileRing<F> ring, u32 before) {
+    const u32 lane = LANE % 32u, steps = args.inputs / step_inputs<F>(), tiles = (args.outputs + 15u) / 16u;
+    const u64 policy = args.groups ? read_once() : read_often();
+    many_pieces<F>(args, before, [&](const Piece& piece) {
+        GLOBAL const u8* tile = args.weight + piece.expert * args.expert_bytes;
+        tile += u64(least(piece.tile + lane, tiles - 1u)) * steps * step_bytes<F>();
+        for (u32 step = 0; step < steps; step += 2u) {
+            const u32 bytes = least(2u, steps - step) * step_bytes<F>();
+            signal_wait(free_of(ring), ring.parity ^ 1u);
+            if (lane == 0) signal_expect(full_of(ring), MANY_TILES * bytes);
+            if (lane < MANY_TILES) copy_bulk(stage_of(ring) + lane * tile_in_stage<F>(), tile, bytes, full_of(ring), policy);
+            tile += bytes;
+            next_stage(ring);
+        }
+    });
+}
+
+// Steps whose rows are on their way while the next one's are asked for.
 #define MANY_AHEAD 2u
+// Lanes that bring rows.
+#define MANY_ROW_LANES 96u
 
-// What a lane of those that bring has of a step's tiles, in 16 bytes.
-template <u32 F> DEVICE constexpr u32 many_tile_parts() { return (many_tile_bytes<F>() / 16u + MANY_BRING - 1u) / MANY_BRING; }
+// Where a row's scale lies among those of a step whose rows are the right operand: a lane's of 16 rows are side by side.
+DEVICE u32 scale_place(u32 row) { return row / 16u * 16u + row % 8u / 2u * 4u + row / 8u % 2u * 2u + row % 2u; }
 
-// Where it reads them, and of each 16th row 16 bytes.
-template <u32 F> struct ManyFrom {
-    GLOBAL const u8* row[many_rows<F>() / 16u];
-    GLOBAL const u8* tile[many_tile_parts<F>()];
-};
-
-// Brings a piece's stages of R times 16 rows. `shown` is the signal of the oldest on its way: who brings makes it
-// readable for products, so that those who multiply need not.
-template <u32 F, u32 R> DEVICE void bring_stages(const TileArgs& args, ManyRing<F>& ring, ManyFrom<F>& from, u32& shown) {
-    const u32 thread = LANE % MANY_BRING, steps = args.inputs / 64u, length = steps / args.slices;
-    const u32 row_place = thread / 8u * 128u + (thread % 8u ^ thread / 8u % 8u) * 16u;
-    const auto bring = [&](u32 half) {
-        const u32 rows_to = stage_of(ring) + half * many_row_bytes<F>() + row_place;
-        const u32 tiles_to = stage_of(ring) + 2u * many_row_bytes<F>() + half * many_tile_bytes<F>() + thread * 16u;
-#pragma unroll
-        for (u32 i = 0; i < many_tile_parts<F>(); i++)
-            if (thread + i * MANY_BRING < many_tile_bytes<F>() / 16u)
-                copy16(tiles_to + i * MANY_BRING * 16u, from.tile[i] + half * step_bytes<F>());
-#pragma unroll
-        for (u32 i = 0; i < R; i++) copy16(rows_to + i * 16u * 128u, from.row[i] + half * 128u);
-    };
+// Brings their rows, and their scales.
+template <u32 F> DEVICE void bring_rows(const TileArgs& args, RowRing<F> ring, u32 pieces, u32 before) {
+    const u32 thread = LANE % MANY_BRING, steps = args.inputs / step_inputs<F>(), tiles = (args.outputs + 15u) / 16u;
+    const u32 part = thread % 8u ^ thread / 8u % 8u;
+    u32 count = 0, shown = ring.full;
+    // The rows of the oldest step on its way are there: who brings makes them readable for products.
     const auto show = [&] {
         copies_shown();
-        warp_arrives<1u>(shown);
+        warp_arrives(shown);
         shown += 8u;
-        if (shown == ring.full + many_stages<F>() * 8u) shown = ring.full;
+        if (shown == ring.full + ring.stages * 8u) shown = ring.full;
     };
-    u32 left = length, asked = 0;
-    for (u32 step = 0; step < steps;) {
-        const u32 both = least(left, 2u);
-        signal_wait(ring.free + ring.stage * 8u, ring.parity ^ 1u);
-        bring(0u);
-        if (both == 2u) bring(1u);
-        copies_commit();
-        next_stage(ring);
-        step += both;
-        left -= both;
-        if (left == 0) left = length;
+    many_pieces<F>(args, before, [&](const Piece& piece) {
+        say_piece(pieces, count, piece);
+        // Of each 12th row 16 bytes, and the scales of a row and of a tile.
+        u32 row[many_places<F>() / 12u], scale = row_of(args, piece, thread) + args.inputs;
 #pragma unroll
-        for (u32 i = 0; i < many_tile_parts<F>(); i++) from.tile[i] += both * step_bytes<F>();
+        for (u32 i = 0; i < many_places<F>() / 12u; i++) row[i] = row_of(args, piece, thread / 8u + i * 12u) + thread % 8u * 16u;
+        GLOBAL const u8* tile_scale = args.weight + piece.expert * args.expert_bytes + u64(tiles) * steps * step_bytes<F>();
+        tile_scale += u64(least(piece.tile + thread % MANY_TILES, tiles - 1u)) * steps * 4u;
+        for (u32 step = 0; step < steps; step++) {
+            const u32 to = stage_of(ring);
+            signal_wait(free_of(ring), ring.parity ^ 1u);
 #pragma unroll
-        for (u32 i = 0; i < R; i++) from.row[i] += both * 128u;
-        if (asked < MANY_AHEAD) {
-            asked++;
-        } else {
+            for (u32 i = 0; i < many_places<F>() / 12u; i++)
+                if (i * 12u < piece.rows)
+                    copy16(to + (thread / 8u + i * 12u) * 128u + (part ^ i % 2u * 4u) * 16u, args.x + row[i] + step * 128u);
+            if (coded<F>() && thread < many_rows<F>()) copy4(to + row_scales<F>() + scale_place(thread) * 4u, args.x + scale + step * 4u);
+            if (scaled<F>() && thread < MANY_TILES) copy4(to + tile_scales<F>() + thread * 4u, tile_scale + step * 4u);
+            copies_commit();
+            next_stage(ring);
+            if (step < MANY_AHEAD) continue;
             copies_wait<MANY_AHEAD>();
             show();
         }
-    }
-    // What makes the next piece takes a while.
-    copies_wait<0>();
-    for (; asked > 0; asked--) show();
-}
-
-// Brings the steps of all pieces, and says what the pieces are.
-template <u32 F> DEVICE void many_bring(const TileArgs& args, ManyRing<F> ring, u32 pieces, u32 before) {
-    const u32 thread = LANE % MANY_BRING;
-    // 16-byte parts of a tile's step, and of all tiles'.
-    const u32 parts = step_bytes<F>() / 16u, all = many_warps<F>() * parts;
-    const u32 steps = args.inputs / 64u, tiles = (args.outputs + 15u) / 16u;
-    u32 count = 0, shown = ring.full;
-    const auto say = [&](const Piece& piece) {
-        const u32 at = pieces + count % MANY_PIECES * MANY_PIECE;
-        if (thread == 0) {
-            signal_wait(piece_read(at), count / MANY_PIECES % 2u ^ 1u);
-            store_piece(at, piece);
-            signal_arrive<1u>(piece_there(at));
-        }
-        count++;
-    };
-    many_pieces<F>(args, before, [&](const Piece& piece) {
-        say(piece);
-        // Past the last row it is that one, whose sums are not kept.
-        ManyFrom<F> from;
-#pragma unroll
-        for (u32 i = 0; i < many_rows<F>() / 16u; i++) {
-            const u32 row = piece.first + least(thread / 8u + i * 16u, piece.rows - 1u);
-            const u32 place = piece.start + row - (PLANTED(FAULT_TILE_NEIGHBOUR_ROW) && row > 0 ? 1u : 0u);
-            const u64 at = u64(args.list ? args.list[place] : place) * args.x_stride + u64(piece.group) * args.x_step;
-            from.row[i] = args.x + at * 2u + thread % 8u * 16u;
-        }
-#pragma unroll
-        for (u32 i = 0; i < many_tile_parts<F>(); i++) {
-            const u32 part = thread + i * MANY_BRING, tile = least(piece.tile + part / parts, tiles - 1u);
-            from.tile[i] = args.weight + piece.expert * args.expert_bytes + (u64(tile) * steps * parts + part % parts) * 16u;
-        }
-        if (F == FORMAT_FP4) {
-            if (piece.rows <= 16u) bring_stages<F, 1u>(args, ring, from, shown);
-            else if (piece.rows <= 32u) bring_stages<F, 2u>(args, ring, from, shown);
-            else if (piece.rows <= 48u) bring_stages<F, 3u>(args, ring, from, shown);
-            else if (piece.rows <= 64u) bring_stages<F, 4u>(args, ring, from, shown);
-            else if (piece.rows <= 80u) bring_stages<F, 5u>(args, ring, from, shown);
-            else bring_stages<F, many_rows<F>() / 16u>(args, ring, from, shown);
-            return;
-        }
-        const u32 row_place = thread / 8u * 128u + (thread % 8u ^ thread / 8u % 8u) * 16u;
-        // Four steps at a time, whose places are fixed distances from the first's.
-        for (u32 step = 0; step < steps; step += 4u) {
-#pragma unroll
-            for (u32 ahead = 0; ahead < 4u; ahead++) {
-                if (step + ahead >= steps) break;
-                const u32 half = ahead % 2u;
-                if (half == 0) signal_wait(ring.free + ring.stage * 8u, ring.parity ^ 1u);
-                const u32 rows_to = stage_of(ring) + half * many_row_bytes<F>() + row_place;
-                const u32 tiles_to = stage_of(ring) + 2u * many_row_bytes<F>() + half * many_tile_bytes<F>() + thread * 16u;
-#pragma unroll
-                for (u32 i = 0; i < many_tile_parts<F>(); i++)
-                    if (thread + i * MANY_BRING < all) copy16(tiles_to + i * MANY_BRING * 16u, from.tile[i] + ahead * step_bytes<F>());
-#pragma unroll
-                for (u32 i = 0; i < many_rows<F>() / 16u; i++)
-                    if (i * 16u < piece.rows) copy16(rows_to + i * 16u * 128u, from.row[i] + ahead * 128u);
-                if (half == 0 && step + ahead + 1u < steps) continue;
-                copies_arrive(ring.full + ring.stage * 8u);
-                next_stage(ring);
-            }
-#pragma unroll
-            for (u32 i = 0; i < many_tile_parts<F>(); i++) from.tile[i] += 4u * step_bytes<F>();
-#pragma unroll
-            for (u32 i = 0; i < many_rows<F>() / 16u; i++) from.row[i] += 4u * 128u;
-        }
+        // What makes the next piece takes a while.
+        copies_wait<0>();
+        for (u32 left = least(steps, MANY_AHEAD); left > 0; left--) show();
     });
-    say(Piece{});
+    say_piece(pieces, count, Piece{});
 }
 
-// What a warp keeps from piece to piece, so that sums of any size have one place. A sum begins by an
-// instruction that does not add to what was there.
-template <u32 F> struct ManySums {
-    float sum[many_rows<F>() / 2u];
-    u32 even[4][4], odd[4][4];
-};
+// Whether a step's part is left out: the last one's, where that is planted.
+DEVICE bool many_drops(u32 step, u32 steps) { return PLANTED(FAULT_TILE_DROPPED_STEP) && step + 1u == steps; }
 
-template <u32 F, u32 N> DEVICE void add_slice(ManySums<F>& own, float (&total)[N]) {
-#pragma unroll
-    for (u32 i = 0; i < N; i++) settled(own.sum[i]);
-#pragma unroll
-    for (u32 i = 0; i < N; i++) total[i] = total[i] + own.sum[i];
-}
-
-// Where the codes of a warp's tile lie in the ring's stage.
-template <u32 F> DEVICE u32 codes_at(const ManyRing<F>& ring, u32 half) {
-    return stage_of(ring) + 2u * many_row_bytes<F>() + half * many_tile_bytes<F>() + LANE / 32u * step_bytes<F>();
-}
-
-// A piece's sums of up to N rows, a step at a time.
+// A piece's sums of up to N rows, twice 64 outputs, by codes that a warpgroup lifts to registers.
 template <u32 F, u32 N>
-DEVICE void multiply_steps(const TileArgs& args, ManyRing<F>& ring, ManySums<F>& own, float (&total)[N / 2u], u32 exponents) {
-    const u32 steps = args.inputs / 64u, length = steps / args.slices;
-    Codes<F> codes;
-    u32 left = length;
-    const auto ready = [&] {
-        signal_wait(ring.full + ring.stage * 8u, ring.parity);
-        copies_shown();
-    };
-    const auto read = [&](u32 step, u32 half) {
-        const u32 by = F == FORMAT_FP8 ? multipliers_of(load_half(exponents + step * 2u)) : 0u;
-        read_step<F>(codes_at(ring, half), LANE % 32u, by, codes);
-    };
-    // Asks for a step's products, and waits for those of the step before.
-    const auto multiply_by = [&](u32 (&a)[4][4], u64 rows) {
+DEVICE void multiply_lifted(const TileArgs& args, TileRing<F>& tiles, RowRing<F>& rows, float (&total)[2][N / 2u], u32 table) {
+    const u32 lane = LANE % 32u, own = LANE / 128u * 8u + LANE / 32u % 4u, steps = args.inputs / step_inputs<F>();
+    float part[2][N / 2u] = {};
+    u32 a[2][4][4] = {};
+    for (u32 step = 0; step < steps; step++) {
+        if (step % 2u == 0) signal_wait(full_of(tiles), tiles.parity);
+        // LIFTED's scales come with the rows.
+        if (scaled<F>()) signal_wait(full_of(rows), rows.parity);
+        Codes<F> codes[2];
+        float ws[2][2] = {};
+#pragma unroll
+        for (u32 half = 0; half < 2u; half++) {
+            const u32 tile = own + half * 4u, at = stage_of(tiles) + tile * tile_in_stage<F>() + step % 2u * step_bytes<F>();
+            read_step<F>(at, stage_of(rows) + tile_scales<F>() + tile * 4u, lane, codes[half]);
+            if (F == FORMAT_FP4) fp4_multipliers(at, lane, ws[half]);
+        }
+#pragma unroll
+        for (u32 half = 0; half < 2u; half++) lift_codes<F>(codes[half], table, a[half]);
+        if (step % 2u == 1u || step + 1u == steps) {
+            warp_arrives(free_of(tiles));
+            next_stage(tiles);
+        }
+        if (!scaled<F>()) signal_wait(full_of(rows), rows.parity);
+        const u64 right = rows_descriptor(stage_of(rows));
         group_begin();
 #pragma unroll
-        for (u32 i = 0; i < 4u; i++) multiply_rows<N>(own.sum, a[i], rows + i * 2u, i > 0 || left < length);
+        for (u32 half = 0; half < 2u; half++) {
+#pragma unroll
+            for (u32 i = 0; i < 4u; i++) {
+                if (F == FORMAT_FP4) multiply_codes<N>(part[half], a[half][i], right + i * 2u, i > 0);
+                else multiply_rows<N>(part[half], a[half][i], right + i * 2u, i > 0);
+            }
+        }
         group_commit();
-        group_wait<1>();
-    };
-    const auto end_slice = [&](u32 step) {
-        if (--left > 0) return;
-        left = length;
         group_wait<0>();
-        if (PLANTED(FAULT_TILE_DROPPED_SLICE) && step + 1u == steps) return;
-        add_slice(own, total);
-    };
-    ready();
-    read(0, 0);
-    lift_codes<F>(codes, own.even);
-    if (steps > 1u) read(1u, 1u);
-    // While a step is multiplied the next one is lifted, and the one after it read. The ring is a stage ahead.
-    u32 stage = ring.stage;
-    next_stage(ring);
-    for (u32 step = 0;; step += 2u) {
-        const u64 rows = rows_descriptor(ring.base + stage * many_stage<F>());
-        const bool more = step + 2u < steps;
-        multiply_by(own.even, rows);
-        if (step > 0) warp_arrives<1u>(ring.free + (stage > 0 ? stage - 1u : many_stages<F>() - 1u) * 8u);
-        if (step + 1u < steps) lift_codes<F>(codes, own.odd);
-        if (more) {
-            ready();
-            read(step + 2u, 0);
+#pragma unroll
+        for (u32 i = 0; i < N; i++) settled(part[i % 2u][i / 2u]);
+        // Of every other eight rows the scales are those read with the eight before.
+        float xs[4];
+#pragma unroll
+        for (u32 i = 0; i < N / 8u && !many_drops(step, steps); i++) {
+            if (coded<F>() && i % 2u == 0) load_floats(stage_of(rows) + row_scales<F>() + i * 32u + lane % 4u * 16u, xs);
+#pragma unroll
+            for (u32 j = 0; j < 8u; j++) {
+                float& to = total[j / 4u][i * 4u + j % 4u];
+                const float x = part[j / 4u][i * 4u + j % 4u];
+                if (coded<F>()) to = FMA(x, ws[j / 4u][j % 4u / 2u] * xs[i % 2u * 2u + j % 2u], to);
+                else to = to + x;
+            }
         }
-        end_slice(step);
-        if (step + 1u >= steps) break;
-        multiply_by(own.odd, rows + many_row_bytes<F>() / 16u);
-        if (more) lift_codes<F>(codes, own.even);
-        if (step + 3u < steps) read(step + 3u, 1u);
-        end_slice(step + 1u);
-        if (!more) break;
-        stage = ring.stage;
-        next_stage(ring);
+        warp_arrives(free_of(rows));
+        next_stage(rows);
     }
-    group_wait<0>();
-    warp_arrives<1u>(ring.free + stage * 8u);
 }
 
-// The same of FP4, a stage at a time. What a warpgroup lifts it does not lift beside its own products.
-template <u32 F, u32 N> DEVICE void multiply_stages(const TileArgs& args, ManyRing<F>& ring, ManySums<F>& own, float (&total)[N / 2u]) {
-    const u32 lane = LANE % 32u, steps = args.inputs / 64u, length = steps / args.slices;
-    Codes<F> codes[2] = {};
-    const auto multiply_by = [&](const u32 (&a)[4][4], u64 rows, bool add) {
-#pragma unroll
-        for (u32 i = 0; i < 4u; i++) multiply_rows<N>(own.sum, a[i], rows + i * 2u, i > 0 || add);
-    };
-    u32 done = 0, used = 0;
-    for (u32 step = 0; step < steps;) {
-        const bool both = done + 1u < length;
-        signal_wait(ring.full + ring.stage * 8u, ring.parity);
-        read_step<F>(codes_at(ring, 0u), lane, 0u, codes[0]);
-        if (both) read_step<F>(codes_at(ring, 1u), lane, 0u, codes[1]);
-        group_wait<0>();
-        if (step > 0) warp_arrives<1u>(used);
-        if (step > 0 && done == 0) add_slice(own, total);
-        // Always so. Under a condition the operands have one place for pieces of all sizes; without one ptxas finds none.
-        if (args.slices > 0) {
-            lift_codes<F>(codes[0], own.even);
-            if (both) lift_codes<F>(codes[1], own.odd);
-        }
-        const u64 rows = rows_descriptor(stage_of(ring));
-        if (both) {
-            group_begin();
-            multiply_by(own.even, rows, done > 0);
-            multiply_by(own.odd, rows + many_row_bytes<F>() / 16u, true);
-            group_commit();
-        } else {
-            group_begin();
-            multiply_by(own.even, rows, done > 0);
-            group_commit();
-        }
-        step += both ? 2u : 1u;
-        done += both ? 2u : 1u;
-        if (done == length) done = 0;
-        used = ring.free + ring.stage * 8u;
-        next_stage(ring);
-    }
-    group_wait<0>();
-    warp_arrives<1u>(used);
-    if (!PLANTED(FAULT_TILE_DROPPED_SLICE)) add_slice(own, total);
-}
-
-// A piece's sums, of up to N rows. `exponents` are the warp's own words, for the scales of its tile.
-template <u32 F, u32 N>
-DEVICE void many_multiply(const TileArgs& args, ManyRing<F>& ring, ManySums<F>& own, u32 at, u32 exponents) {
-    const u32 lane = LANE % 32u, warp = LANE / 32u;
-    const u32 steps = args.inputs / 64u, tiles = (args.outputs + 15u) / 16u;
-    if (F == FORMAT_FP8) {
-        const Piece piece = load_piece(at);
-        const u32 tile = least(piece.tile + warp, tiles - 1u);
-        GLOBAL const u8* scales = args.weight + piece.expert * args.expert_bytes + u64(tiles) * steps * 1024u + u64(tile) * steps * 2u;
-        for (u32 i = lane; i < steps; i += 32u) store_half(exponents + i * 2u, *reinterpret_cast<GLOBAL const u16*>(scales + i * 2u));
-        __syncwarp();
-    }
-    // The sum of nothing that leaves a zero its sign.
-    float total[N / 2u];
-#pragma unroll
-    for (u32 i = 0; i < N / 2u; i++) total[i] = -0.0f;
-    if (F == FORMAT_FP4) multiply_stages<F, N>(args, ring, own, total);
-    else multiply_steps<F, N>(args, ring, own, total, exponents);
+// A piece's outputs, of up to N rows, whose codes are lifted.
+template <u32 F, u32 N> DEVICE void many_lifted(const TileArgs& args, TileRing<F>& tiles_ring, RowRing<F>& rows_ring, u32 at, u32 table) {
+    const u32 lane = LANE % 32u, tiles = (args.outputs + 15u) / 16u;
+    float total[2][N / 2u] = {};
+    multiply_lifted<F, N>(args, tiles_ring, rows_ring, total, table);
     const Piece piece = load_piece(at);
-    warp_arrives<1u>(piece_read(at));
-    const u32 tile = piece.tile + warp, output = tile * 16u + lane / 4u;
-    if (tile >= tiles) return;
-    if (args.round) {
+    warp_arrives(piece_read(at));
 #pragma unroll
-        for (u32 i = 0; i < N / 2u; i++) total[i] = round_bf16(total[i]);
+    for (u32 half = 0; half < 2u; half++) {
+        const u32 tile = piece.tile + LANE / 128u * 8u + half * 4u + LANE / 32u % 4u, output = tile * 16u + lane / 4u;
+        if (tile >= tiles) return;
+        if (args.round) {
+#pragma unroll
+            for (u32 i = 0; i < N / 2u; i++) total[half][i] = round_bf16(total[half][i]);
+        }
+        const Outputs to = outputs_of(args, piece.group, piece.start, output);
+        const bool one_there = output < args.outputs, two_there = output + 8u < args.outputs;
+        u32 row = lane % 4u * 2u;
+        GLOBAL float* out = to.at + (piece.first + row) * to.stride;
+#pragma unroll
+        for (u32 i = 0; i < N / 8u; i++) {
+            const bool first = one_there && row < piece.rows, second = one_there && row + 1u < piece.rows;
+            if (first) out[0] = total[half][i * 4u];
+            if (first && two_there) out[8] = total[half][i * 4u + 2u];
+            if (second) out[to.stride] = total[half][i * 4u + 1u];
+            if (second && two_there) out[to.stride + 8u] = total[half][i * 4u + 3u];
+            row += 8u;
+            out += 8u * to.stride;
+        }
     }
-    const Outputs to = outputs_of(args, piece.group, piece.start, output);
-    const bool one_there = output < args.outputs, two_there = output + 8u < args.outputs;
-    u32 row = lane % 4u * 2u;
-    GLOBAL float* out = to.at + (piece.first + row) * to.stride;
+}
+
+// A piece's sums, twice N outputs, by tiles as they lie.
+template <u32 F, u32 N> DEVICE void multiply_tiles(const TileArgs& args, StepRing<F>& ring, float (&total)[2][N / 2u]) {
+    const u32 steps = args.inputs / step_inputs<F>(), row = LANE / 32u * 16u + LANE % 32u / 4u;
+    float part[N / 2u] = {};
+    u32 scales = 0;
+    for (u32 step = 0; step < steps; step++) {
+        const u32 stage = stage_of(ring), free = free_of(ring);
+        const u64 rows = rows_descriptor(stage + LANE / 128u * 8192u), tiles = rows_descriptor(stage + tiles_in_stage<F>());
+        signal_wait(full_of(ring), ring.parity);
+        copies_shown();
+        next_stage(ring);
+        float xs[2] = {};
+        if (F == FORMAT_FP8) {
+            if (step % 4u == 0) scales = next_four<F>(ring) + row * 16u;
+            xs[0] = AS_FLOAT(load_word(scales + step % 4u * 4u));
+            xs[1] = AS_FLOAT(load_word(scales + step % 4u * 4u + 128u));
+            if (PLANTED(FAULT_TILE_WRONG_SCALE)) xs[0] = xs[0] * 2.0f;
+        }
+#pragma unroll
+        for (u32 half = 0; half < 2u; half++) {
+            group_begin();
+#pragma unroll
+            for (u32 i = 0; i < 4u; i++) {
+                if (F == FORMAT_FP8) multiply_codes<N>(part, rows + i * 2u, tiles + half * N * 8u + i * 2u, i > 0);
+                else multiply_rows<N>(part, rows + i * 2u, tiles + half * N * 8u + i * 2u, i > 0);
+            }
+            group_commit();
+            group_wait<0>();
+#pragma unroll
+            for (u32 i = 0; i < N / 2u; i++) settled(part[i]);
+            if (many_drops(step, steps)) continue;
+#pragma unroll
+            for (u32 tile = 0; tile < N / 16u; tile++) {
+                float ws = 0.0f;
+                if (F == FORMAT_FP8) ws = AS_FLOAT(load_word(stage + tile_scales_in_stage<F>() + (half * N / 16u + tile) * 4u));
+                const float by[2] = {ws * xs[0], ws * xs[1]};
+#pragma unroll
+                for (u32 i = tile * 8u; i < tile * 8u + 8u; i++)
+                    total[half][i] = F == FORMAT_FP8 ? FMA(part[i], by[i / 2u % 2u], total[half][i]) : total[half][i] + part[i];
+            }
+        }
+        warp_arrives(free);
+    }
+}
+
+// A piece's outputs, twice N, by tiles as they lie.
+template <u32 F, u32 N> DEVICE void many_direct(const TileArgs& args, StepRing<F>& ring, u32 at) {
+    const u32 lane = LANE % 32u, tiles = (args.outputs + 15u) / 16u, row = LANE / 32u * 16u + lane / 4u;
+    float total[2][N / 2u] = {};
+    multiply_tiles<F, N>(args, ring, total);
+    const Piece piece = load_piece(at);
+    warp_arrives(piece_read(at));
+    // A lane of a pair takes the other's outputs of its own half of a tile: four lanes store a row's 16 at once.
+    const bool second = lane % 2u == 1u;
 #pragma unroll
     for (u32 i = 0; i < N / 8u; i++) {
-        const bool first = one_there && row < piece.rows, second = one_there && row + 1u < piece.rows;
-        if (first) out[0] = total[i * 4u];
-        if (first && two_there) out[8] = total[i * 4u + 2u];
-        if (second) out[to.stride] = total[i * 4u + 1u];
-        if (second && two_there) out[to.stride + 8u] = total[i * 4u + 3u];
-        row += 8u;
-        out += 8u * to.stride;
+        const u32 tile = piece.tile + i;
+        if (tile >= tiles) return;
+        float (&own)[N / 2u] = total[i / (N / 16u)];
+        const u32 output = tile * 16u + lane % 2u * 8u + lane / 2u % 2u * 4u;
+        const Outputs to = outputs_of(args, piece.group, piece.start, tile * 16u);
+#pragma unroll
+        for (u32 half = 0; half < 2u; half++) {
+            float x[4];
+#pragma unroll
+            for (u32 j = 0; j < 2u; j++) {
+                const u32 from = i % (N / 16u) * 8u + half * 2u + j;
+                const float other = SHUFFLE_XOR(second ? own[from] : own[from + 4u], 1);
+                x[j] = second ? other : own[from];
+                x[j + 2u] = second ? own[from + 4u] : other;
+            }
+            if (row + half * 8u >= piece.rows) continue;
+            GLOBAL float* out = to.at + (piece.first + row + half * 8u) * to.stride + output % 16u;
+            Bytes16 words;
+#pragma unroll
+            for (u32 j = 0; j < 4u; j++) {
+                if (args.round) x[j] = round_bf16(x[j]);
+                words.word[j] = AS_BITS(x[j]);
+            }
+            if (output + 4u <= args.outputs && reinterpret_cast<u64>(out) % 16u == 0) {
+                STORE16(out, words);
+                continue;
+            }
+#pragma unroll
+            for (u32 j = 0; j < 4u; j++)
+                if (output + j < args.outputs) out[j] = x[j];
+        }
     }
 }
 
 template <u32 F> DEVICE void many(const TileArgs& args) {
     LAUNCH_SHARED(__align__(1024) u8, shared);
-    const u32 full = shared_address(shared), free = full + many_stages<F>() * 8u, pieces = full + MANY_SIGNALS;
-    const u32 before = pieces + MANY_PIECES * MANY_PIECE, base = (before + (MANY_GROUPS + 1u) * 4u + 1023u) / 1024u * 1024u;
+    const u32 full = shared_address(shared), pieces = full + MANY_SIGNALS;
+    const u32 table = pieces + MANY_PIECES * MANY_PIECE, before = table + TABLE_BYTES, base = (before + (MANY_GROUPS + 1u) * 4u + 1023u) / 1024u * 1024u;
+    const u32 stages = direct<F>() ? StepRing<F>::stages : TileRing<F>::stages + RowRing<F>::stages, free = full + stages * 8u;
     if (LANE == 0) {
-        for (u32 i = 0; i < many_stages<F>(); i++) {
-            signal_new(full + i * 8u, F == FORMAT_FP4 ? MANY_BRING / 32u * WARP_ARRIVALS : MANY_BRING);
-            signal_new(free + i * 8u, many_warps<F>() * WARP_ARRIVALS);
+        for (u32 i = 0; i < stages; i++) {
+            // Of a stage of tiles who says how many bytes come; of one of rows the warps that bring them; else each lane's copies.
+            const u32 lifted = i < TileRing<F>::stages ? 1u : MANY_ROW_LANES / 32u * WARP_ARRIVALS;
+            signal_new(full + i * 8u, direct<F>() ? MANY_BRING : lifted);
+            signal_new(free + i * 8u, MANY_TEAMS * 4u * WARP_ARRIVALS);
         }
         for (u32 i = 0; i < MANY_PIECES; i++) {
             signal_new(piece_there(pieces + i * MANY_PIECE), 1u);
-            signal_new(piece_read(pieces + i * MANY_PIECE), many_warps<F>() * WARP_ARRIVALS);
+            signal_new(piece_read(pieces + i * MANY_PIECE), MANY_TEAMS * 4u * WARP_ARRIVALS);
         }
         signals_made();
     }
+    if (F == FORMAT_FP4 && LANE < 32u) write_table(table);
     dependents_may_start();
     wait_for_launches_before();
     __syncthreads();
     if (args.groups) many_parts<F>(args, before);
-    ManyRing<F> ring{base, full, free, 0u, 0u};
-    if (LANE >= many_warps<F>() * 32u) {
-        registers_give<F == FORMAT_BF16 ? 88 : 56>();
-        many_bring<F>(args, ring, pieces, before);
+    StepRing<F> ring{base, full, free, 0u, 0u, 0u};
+    RowRing<F> own_rows{base, full + TileRing<F>::stages * 8u, free + TileRing<F>::stages * 8u, 0u, 0u, 0u};
+    TileRing<F> tiles{base + RowRing<F>::stages * RowRing<F>::bytes, full, free, 0u, 0u, 0u};
+    if (LANE >= MANY_TEAMS * 128u) {
+        registers_give<bring_registers<F>()>();
+        if constexpr (direct<F>()) bring_steps<F>(args, ring, pieces, before);
+        else if (LANE % MANY_BRING < MANY_ROW_LANES) bring_rows<F>(args, own_rows, pieces, before);
+        else bring_tiles<F>(args, tiles, before);
     } else {
-        registers_take<F == FORMAT_FP4 ? 152 : F == FORMAT_FP8 ? 224 : 208>();
-        const u32 exponents = base + many_stages<F>() * many_stage<F>() + LANE / 32u * (args.inputs / 64u) * 2u;
-        ManySums<F> own = {};
+        registers_take<many_registers<F>()>();
         for (u32 count = 0;; count++) {
             const u32 at = pieces + count % MANY_PIECES * MANY_PIECE;
             signal_wait(piece_there(at), count / MANY_PIECES % 2u);
             const u32 rows = load_piece(at).rows;
             if (rows == 0) break;
-            // Experts have few rows each: their pieces have sizes of their own. Other pieces have the launch's.
-            if (F == FORMAT_FP4 && rows <= 16u) many_multiply<F, 16u>(args, ring, own, at, exponents);
-            else if (F == FORMAT_FP4 && rows <= 32u) many_multiply<F, 32u>(args, ring, own, at, exponents);
-            else if (F == FORMAT_FP4 && rows <= 48u) many_multiply<F, 48u>(args, ring, own, at, exponents);
-            else if (F == FORMAT_FP4 && rows <= 56u) many_multiply<F, 56u>(args, ring, own, at, exponents);
-            else if (rows <= 64u) many_multiply<F, 64u>(args, ring, own, at, exponents);
-            else if (F == FORMAT_FP4 && rows <= 72u) many_multiply<F, 72u>(args, ring, own, at, exponents);
-            else if (F == FORMAT_FP4 && rows <= 80u) many_multiply<F, 80u>(args, ring, own, at, exponents);
-            else if (F != FORMAT_FP4 && rows <= 96u) many_multiply<F, 96u>(args, ring, own, at, exponents);
-            else if (F == FORMAT_FP8 && rows <= 128u) many_multiply<F, 128u>(args, ring, own, at, exponents);
-            else if (F == FORMAT_FP8 && rows <= 144u) many_multiply<F, 144u>(args, ring, own, at, exponents);
-            else many_multiply<F, many_rows<F>()>(args, ring, own, at, exponents);
+            // Experts have few rows each: their pieces have sizes of their own.
+            if constexpr (!direct<F>()) {
+                if (rows <= 16u) many_lifted<F, 16u>(args, tiles, own_rows, at, table);
+                else if (rows <= 24u) many_lifted<F, 24u>(args, tiles, own_rows, at, table);
+                else if (rows <= 32u) many_lifted<F, 32u>(args, tiles, own_rows, at, table);
+                else if (rows <= 40u) many_lifted<F, 40u>(args, tiles, own_rows, at, table);
+                else if (rows <= 48u) many_lifted<F, 48u>(args, tiles, own_rows, at, table);
+                else if (rows <= 56u) many_lifted<F, 56u>(args, tiles, own_rows, at, table);
+                else if (rows <= 64u) many_lifted<F, 64u>(args, tiles, own_rows, at, table);
+                else if (rows <= 72u) many_lifted<F, 72u>(args, tiles, own_rows, at, table);
+                else many_lifted<F, 80u>(args, tiles, own_rows, at, table);
+            } else {
+                if (args.chunk <= 64u) many_direct<F, 32u>(args, ring, at);
+                else if (args.chunk <= 128u) many_direct<F, 64u>(args, ring, at);
+                else if (args.chunk <= 192u) many_direct<F, 96u>(args, ring, at);
+                else if (args.chunk <= 224u) many_direct<F, 112u>(args, ring, at);
+                else many_direct<F, 128u>(args, ring, at);
+            }
         }
     }
 }
 
-CUDA_FULL_KERNEL(tile_fp8_many, TileArgs, many_threads<FORMAT_FP8>()) { many<FORMAT_FP8>(args); }
-CUDA_FULL_KERNEL(tile_fp4_many, TileArgs, many_threads<FORMAT_FP4>()) { many<FORMAT_FP4>(args); }
-CUDA_FULL_KERNEL(tile_bf16_many, TileArgs, many_threads<FORMAT_BF16>()) { many<FORMAT_BF16>(args); }
+CUDA_FULL_KERNEL(tile_fp8_many, TileArgs, MANY_THREADS) { many<FORMAT_FP8>(args); }
+CUDA_FULL_KERNEL(tile_fp4_many, TileArgs, MANY_THREADS) { many<FORMAT_FP4>(args); }
+CUDA_FULL_KERNEL(tile_lifted_many, TileArgs, MANY_THREADS) { many<FORMAT_LIFTED>(args); }
+CUDA_FULL_KERNEL(tile_bf16_many, TileArgs, MANY_THREADS) { many<FORMAT_BF16>(args); }
 #endif

@@ -34,6 +34,14 @@ DEVICE u32 high_twice(u32 x) {
     return out;
 }
 
+// Four bytes of two words, one by each of the low nibbles of `places`: its number from the low word's first, or with 8
+// more the byte's sign in all of its bits.
+DEVICE u32 byte_select(u32 low, u32 high, u32 places) {
+    u32 out;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(low), "r"(high), "r"(places));
+    return out;
+}
+
 // The two values of f32 nearest in bf16, `low` in the low half; a NaN stays one.
 DEVICE u32 pair_bf16(float low, float high) {
     u32 out;
@@ -76,6 +84,11 @@ DEVICE void load_transposed(u32 from, u32* to) {
 }
 
 // Shared memory by address.
+DEVICE u32 load_byte(u32 from) {
+    u32 to;
+    asm volatile("ld.shared.u8 %0, [%1];" : "=r"(to) : "r"(from));
+    return to;
+}
 DEVICE u32 load_half(u32 from) {
     u32 to;
     asm volatile("ld.shared.u16 %0, [%1];" : "=r"(to) : "r"(from));
@@ -109,6 +122,10 @@ DEVICE void store_half(u32 to, u32 x) {
 DEVICE void copy16(u32 to, GLOBAL const void* from) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
+// The same of 4 bytes.
+DEVICE void copy4(u32 to, GLOBAL const void* from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
+}
 // The signal has this lane's arrival once what the lane asked for so far is there.
 DEVICE void copies_arrive(u32 signal) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(signal) : "memory");
@@ -116,3 +133,7 @@ DEVICE void copies_arrive(u32 signal) {
 DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Waits for all commits but the last N.
 template <u32 N> DEVICE void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
+
+// So many lanes from the first of the group on meet here; what they stored before is there for all of them. The index is
+// theirs alone, from 1 on.
+DEVICE void team_meets(u32 index, u32 lanes) { asm volatile("bar.sync %0, %1;" ::"r"(index), "r"(lanes) : "memory"); }

@@ -305,7 +305,7 @@ CUDA_FULL_KERNEL(tile_index_many, TileIndexArgs, 384) {
                     args.tops[row * tops_stride(args) + at / TILE_INDEX_GROUP] = best;
             }
         }
-        warp_arrives<1u>(empty + stage * 8u);
+        warp_arrives(empty + stage * 8u);
     }
 }
 #endif

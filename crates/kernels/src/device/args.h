@@ -132,7 +132,7 @@ struct CompressedArgs {
     GLOBAL const float* cos;
     GLOBAL const float* sin;
     GLOBAL u16* plain;
-    GLOBAL u16* coded;
+    GLOBAL u8* coded;
     GLOBAL const u64* places;
     GLOBAL u8* out;
     u32 dim;
@@ -295,7 +295,7 @@ struct SwigluArgs {
     GLOBAL const float* up;
     GLOBAL const float* weights;
     GLOBAL float* out;
-    GLOBAL u16* coded;
+    GLOBAL u8* coded;
     u32 width;
     u32 weighted;
     float limit;
@@ -430,7 +430,6 @@ struct TileArgs {
     u32 rows;
     u32 inputs;
     u32 outputs;
-    u32 slices;
     u32 groups_max;
     u32 x_stride;
     u32 x_step;
@@ -444,6 +443,7 @@ struct TileArgs {
     u32 stages;
     u32 known;
     u32 beside;
+    u32 quads;
     u32 pad;
 };
 
@@ -583,7 +583,7 @@ struct HyperNormArgs {
     GLOBAL float* comb;
     GLOBAL float* x;
     GLOBAL u16* plain;
-    GLOBAL u16* rounded;
+    GLOBAL u8* rounded;
     u32 width;
     u32 hc;
     u32 slices;
@@ -621,7 +621,7 @@ struct LatentsArgs {
     GLOBAL float* qr;
     GLOBAL const float* q_norm;
     GLOBAL u16* plain;
-    GLOBAL u16* coded;
+    GLOBAL u8* coded;
     GLOBAL const float* kv;
     GLOBAL const float* kv_norm;
     GLOBAL const float* cos;

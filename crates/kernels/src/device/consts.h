@@ -6,6 +6,7 @@
 #define FORMAT_BF16 2u
 #define FORMAT_F16 3u
 #define FORMAT_F32 4u
+#define FORMAT_LIFTED 5u
 
 #define SCORING_SQRT_SOFTPLUS 0u
 #define SCORING_SIGMOID 1u

@@ -263,14 +263,14 @@ DEVICE float gated(ARGS_REF(SwigluArgs) args, float gate, float up, float weight
 }
 
 // The gated values of a row, 512 channels and every `slices` times 512 further ones a group: as f32, or without an
-// address for them as bf16 rounded to e4m3 as an FP8 or FP4 linear's input is.
+// address for them as codes in steps.
 KERNEL(swiglu, SwigluArgs) {
     const u32 lane = LANE;
     const u64 row = GROUP_X;
     const float weight = args.weighted != 0 ? args.weights[row] : 1.0f;
     for (u32 slice = GROUP_Y; slice * SLICE_CHANNELS < args.width; slice += args.slices) {
         if (!args.out) {
-            // Rows in whole blocks of 32: a lane takes four channels side by side. A warp past the row has none.
+            // Rows of whole steps: a lane takes four channels side by side. A warp past the row has none.
             const u32 k = slice * SLICE_CHANNELS + lane * 4u;
             if (k - lane % 32u * 4u >= args.width) break;
             const bool mine = k < args.width;
@@ -279,7 +279,7 @@ KERNEL(swiglu, SwigluArgs) {
             if (mine) load_fours(args.up + row * args.width + k, ups);
             UNROLL
             for (u32 i = 0; i < 4u; i++) gates[i] = gated(args, gates[i], ups[i], weight);
-            store_coded_fours(gates, mine, args.coded + row * args.width + k);
+            store_coded_fours(gates, mine, args.coded + row * row_bytes(args.width), k, args.width);
             continue;
         }
         const u32 EACH = SLICE_CHANNELS / GROUP_LANES, first = slice_first(slice, lane);

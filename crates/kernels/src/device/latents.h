@@ -31,20 +31,32 @@ DEVICE void load_latent(GLOBAL const float* from, u32 width, u32 lane, THREAD fl
     }
 }
 
-// A bf16 value as an operand and rounded to e4m3 as an FP8 linear's input is, each where its address is
-// given. Every lane of the warp comes, those that have a channel of the row store.
-DEVICE void store_forms(float x, bool mine, u64 at, GLOBAL u16* plain, GLOBAL u16* coded) {
-    if (plain && mine) plain[at] = u16(AS_BITS(x) >> 16);
-    if (!coded) return;
-    const u32 byte = e4m3_scale_of(warp_amax(x));
-    const float code = round_e4m3(quotient(x, e8m0_reciprocal(byte))) * lift_e8m0(byte);
-    if (mine) coded[at] = u16(AS_BITS(code) >> 16);
+// A row of bf16 values as operands, bf16 and codes in steps, each where its address is given; in `all` a lane finds four
+// channels that lie side by side. Every lane of the group comes.
+DEVICE void store_forms(THREAD const float* x, u64 row, u32 width, GLOBAL u16* plain, GLOBAL u8* coded, SHARED_REF(float) all, u32 lane) {
+    if (!plain && !coded) return;
+    UNROLL
+    for (u32 i = 0; i < LATENT_EACH; i++) {
+        const u32 k = i * GROUP_LANES + lane;
+        if (k < width) all[k] = x[i];
+    }
+    BARRIER();
+    for (u32 k = lane * 4u; k - lane % 32u * 4u < width; k += GROUP_LANES * 4u) {
+        float four[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+        const bool mine = k < width;
+        UNROLL
+        for (u32 i = 0; i < 4u; i++)
+            if (mine) four[i] = all[k + i];
+        if (plain && mine) store_plain_fours(four, plain + row * width + k);
+        if (coded) store_coded_fours(four, mine, coded + row * row_bytes(width), k, width);
+    }
 }
 
-// Group (row, 0): qr in place, and as bf16 and bf16 of e4m3 where addresses are given. Group (row, 1), or
+// Group (row, 0): qr in place, and as bf16 and codes in steps where addresses are given. Group (row, 1), or
 // (row, 0) where `qr` is none: the packed window row of kv.
 KERNEL(finish_latents, LatentsArgs) {
     SHARED(float, part, GROUP_WARPS);
+    SHARED(float, all, LATENT_EACH * GROUP_LANES);
     const u32 lane = LANE, which = GROUP_Y;
     const u64 row = GROUP_X;
     float x[LATENT_EACH];
@@ -55,10 +67,9 @@ KERNEL(finish_latents, LatentsArgs) {
         UNROLL
         for (u32 i = 0; i < LATENT_EACH; i++) {
             const u32 k = i * GROUP_LANES + lane;
-            if (k - lane % 32u >= args.rank) continue;
             if (k < args.rank) qr[k] = x[i];
-            store_forms(x[i], k < args.rank, row * args.rank + k, args.plain, args.coded);
         }
+        store_forms(x, row, args.rank, args.plain, args.coded, all, lane);
         return;
     }
     load_latent(args.kv + row * args.dim, args.dim, lane, x);
@@ -77,10 +88,11 @@ KERNEL(finish_latents, LatentsArgs) {
 }
 
 // What becomes of a compressed row, or with `index` of its index key: the pooled raw rows where `raw` gives
-// them, else x; normed in place, and as bf16 and bf16 of e4m3 where addresses are given; then rotated and
+// them, else x; normed in place, and as bf16 and codes in steps where addresses are given; then rotated and
 // packed to its place. Group x is a row.
 KERNEL(finish_compressed, CompressedArgs) {
     SHARED(float, part, GROUP_WARPS);
+    SHARED(float, all, LATENT_EACH * GROUP_LANES);
     const u32 lane = LANE, dim = args.dim, first = dim - 2u * args.pairs;
     const u64 row = GROUP_X;
     GLOBAL float* own = args.x + row * dim;
@@ -101,6 +113,7 @@ KERNEL(finish_compressed, CompressedArgs) {
         load_latent(own, dim, lane, x);
     }
     normed(x, args.norm, dim, args.eps, args.round, part, lane);
+    store_forms(x, row, dim, args.plain, args.coded, all, lane);
     GLOBAL const float* cos = args.cos + row * args.pairs;
     GLOBAL const float* sin = args.sin + row * args.pairs;
     GLOBAL u8* out = args.out + place_of(args.places, row, args.index != 0 ? index_bytes(dim) : compressed_bytes(dim));
@@ -109,7 +122,6 @@ KERNEL(finish_compressed, CompressedArgs) {
         const u32 k = i * GROUP_LANES + lane, block = k / 32u;
         if (k - lane % 32u >= dim) continue;
         own[k] = x[i];
-        store_forms(x[i], true, row * dim + k, args.plain, args.coded);
         const float value = turned(x[i], k, first, cos, sin, false, args.round);
         if (args.index != 0) store_e2m1_block(value, lane, out + block * 16u, out + dim / 2u + block);
         else store_e2m1_halves(value, lane, out + block * 16u, out + dim / 2u + block * 2u);

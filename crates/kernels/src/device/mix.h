@@ -303,8 +303,8 @@ template <bool FULL> DEVICE float sinkhorn(bool there, float x, u32 iterations, 
     return x;
 }
 
-// x = rmsnorm(collapsed), which is bf16 where `kept` says so, as f32, as bf16, and as bf16 rounded to e4m3 as an FP8 linear's input is
-// (each where its address is given): 512 channels of a row for each group y from 1 on. pre, post and
+// x = rmsnorm(collapsed), which is bf16 where `kept` says so, as f32, as bf16, and as codes in steps (each where its
+// address is given): 512 channels of a row for each group y from 1 on. pre, post and
 // comb: group (row, 0). Groups count from `first`.
 KERNEL(hyper_norm, HyperNormArgs) {
     SHARED(float, mix, 8u * GROUP_WARPS);
@@ -326,7 +326,7 @@ KERNEL(hyper_norm, HyperNormArgs) {
         for (u32 i = 0; i < 4u; i++) x[i] = stored(x[i] * inverse * by[i], args.round);
         if (args.x && mine) store_fours(x, args.x + at);
         if (args.plain && mine) store_plain_fours(x, args.plain + at);
-        if (args.rounded) store_coded_fours(x, mine, args.rounded + at);
+        if (args.rounded) store_coded_fours(x, mine, args.rounded + row * row_bytes(width), k, width);
         return;
     }
     const u32 warp = lane / 32u, own = lane % 32u;

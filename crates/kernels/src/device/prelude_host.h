@@ -17,17 +17,16 @@ typedef long long i64;
 #define ARGS_REF(T) const T&
 #define UNROLL
 
-// A kernel is a function of its arguments; the entry that the launcher calls is made beside it, and what
-// that must know: the size of the arguments, and how many groups in y run beside each other.
-#define HOST_KERNEL(name, Args, beside)                                                            \
+// A kernel is a function of its arguments; the entry that the launcher calls is made beside it, and the
+// size of the arguments.
+#define HOST_KERNEL(name, Args)                                                                    \
     static void name##_lanes(const Args& args);                                                    \
     extern "C" void finback_emu_##name(const void* args) {                                         \
         name##_lanes(*static_cast<const Args*>(args));                                             \
     }                                                                                              \
     extern "C" u32 finback_emu_size_##name() { return sizeof(Args); }                              \
-    extern "C" u32 finback_emu_beside_##name() { return beside; }                                  \
     static void name##_lanes(const Args& args)
-#define KERNEL(name, Args) HOST_KERNEL(name, Args, 1)
+#define KERNEL(name, Args) HOST_KERNEL(name, Args)
 // Launches run one after another: there is nothing to be ahead of.
 #define KERNEL_AHEAD(name, Args, groups) KERNEL(name, Args)
 #define LAUNCHES_BEFORE()

@@ -69,21 +69,42 @@ DEVICE void store_plain_fours(THREAD const float* x, GLOBAL u16* out) {
     store_halves(bits, out);
 }
 
-// Four channels that lie side by side, a block of 32 in eight lanes, as bf16 rounded to e4m3 as an FP8 or FP4 linear's
-// input is. Every lane of the warp comes, those that have channels of the row store.
-DEVICE void store_coded_fours(THREAD const float* x, bool mine, GLOBAL u16* out) {
+// A row as the input of an FP8 or FP4 linear on tensor cores: e4m3 codes, then one f32 scale for each step of 128
+// channels. A block of 32 is rounded by its own power of two, as the dialect's linears round it, and then once more to
+// that of its step, which is the largest of its four blocks. In a block with a NaN or an infinity codes are NaN, and so is
+// the scale of its step.
+#define STEP_CHANNELS 128u
+
+// Bytes of a row of so many channels, which are whole steps.
+DEVICE u32 row_bytes(u32 width) { return (width + width / 32u + 15u) / 16u * 16u; }
+// Where channel n of a step lies: fours of channels side by side, those of a block in a fourth of each 16 bytes.
+DEVICE u32 coded_at(u32 n) { return n % 32u / 8u * 32u + n % 8u / 4u * 16u + n / 32u * 4u + n % 4u; }
+// 2^-apart, 0 below the normal numbers.
+DEVICE float power_down(u32 apart) { return apart < 127u ? AS_FLOAT((127u - apart) << 23) : 0.0f; }
+// The code of a channel whose block and step have scales of these bytes.
+DEVICE u32 step_code(float x, u32 byte, u32 step) {
+    if (byte == 255u) return 0x7fu;
+    return code_e4m3(round_e4m3(quotient(x, e8m0_reciprocal(byte))) * power_down(step - byte));
+}
+
+// Four channels of a row that lie side by side from `channel` on; the step is the warp's. Every lane of the warp comes,
+// those that have channels of the row store.
+DEVICE void store_coded_fours(THREAD const float* x, bool mine, GLOBAL u8* row, u32 channel, u32 width) {
     u32 amax = 0;
     UNROLL
     for (u32 i = 0; i < 4u; i++) amax = max_bits(amax, AS_BITS(x[i]) & 0x7fffffffu);
     amax = max_bits(amax, SHUFFLE_XOR(amax, 4u));
     amax = max_bits(amax, SHUFFLE_XOR(amax, 2u));
     amax = max_bits(amax, SHUFFLE_XOR(amax, 1u));
-    const u32 byte = e4m3_scale_of(amax);
-    const float by = e8m0_reciprocal(byte), lift = lift_e8m0(byte);
-    u32 bits[4];
+    const u32 byte = e4m3_scale_of(amax), first = channel / STEP_CHANNELS * STEP_CHANNELS;
+    u32 step = max_bits(byte, SHUFFLE_XOR(byte, 8u));
+    step = max_bits(step, SHUFFLE_XOR(step, 16u));
+    u32 word = 0;
     UNROLL
-    for (u32 i = 0; i < 4u; i++) bits[i] = AS_BITS(round_e4m3(quotient(x[i], by)) * lift);
-    if (mine) store_halves(bits, out);
+    for (u32 i = 0; i < 4u; i++) word |= step_code(x[i], byte, step) << (8u * i);
+    if (!mine) return;
+    ((GLOBAL u32*)(row + first + coded_at(channel - first)))[0] = word;
+    if (channel == first) ((GLOBAL float*)(row + width))[first / STEP_CHANNELS] = lift_e8m0(step);
 }
 
 // Rows to e4m3 codes with one e8m0 scale for 32 channels: the input of an FP8 or FP4 linear. One

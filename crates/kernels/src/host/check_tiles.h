@@ -51,3 +51,28 @@ CUDA_KERNEL(astray, AstrayArgs, 128) {
     __syncthreads();
     if (LANE == 5u) args.out[LANE] = found;
 }
+
+// A chain of two instructions of codes, [all outputs alike, 32] times [32, all rows alike]: the sum.
+struct CutArgs {
+    const u8* codes;
+    float* out;
+};
+CUDA_KERNEL(cut_codes, CutArgs, 128) {
+    LAUNCH_SHARED(u32, words);
+    const u32 at = shared_address(words), rows = (at + 1023u) / 1024u * 1024u, lane = LANE, c = lane % 4u;
+    GLOBAL const u32* codes = reinterpret_cast<const u32*>(args.codes);
+    // A row has both instructions' codes, in pieces at piece ^ row.
+    if (lane < 8u)
+        for (u32 i = 0; i < 16u; i++) store_word(rows + lane * 128u + ((i / 4u) ^ lane) * 16u + i % 4u * 4u, codes[16u + i]);
+    __syncthreads();
+    const u64 b = u64(rows >> 4) | (u64(1u) << 16) | (u64(64u) << 32) | (u64(1u) << 62);
+    float d[4];
+    u32 a[2][4];
+    for (u32 i = 0; i < 2u; i++) {
+        for (u32 j = 0; j < 4u; j++) a[i][j] = codes[i * 8u + j / 2u * 4u + c];
+        multiply_codes<8u>(d, a[i], b + i * 2u, i > 0);
+    }
+    group_commit();
+    group_wait();
+    for (u32 i = 0; i < 4u; i++) args.out[lane * 4u + i] = d[i];
+}

@@ -1,5 +1,4 @@
-// The launcher: one group after another, or two beside each other, the groups, their warps and their lanes
-// in an order shuffled by the seed.
+// The launcher: one group after another, the groups, their warps and their lanes in an order shuffled by the seed.
 #include "machine.h"
 
 #include <signal.h>
@@ -43,24 +42,17 @@ const unsigned long long CANARY = 0x7ff4dead7ff4deadull;
 // Meetings of a warp until another one has a turn.
 const unsigned TURNS[4] = {1, 8, 64, 1u << 30};
 
-Fiber& own() { return machine().fibers[machine().current]; }
-
-void become(unsigned fiber) {
-    Machine& m = machine();
-    m.current = fiber;
-    m.rank = fiber >= m.lanes ? 1 : 0;
-    m.lane = fiber - m.rank * m.lanes;
-}
+Fiber& own() { return machine().fibers[machine().lane]; }
 
 void switch_away() {
     Machine& m = machine();
     Fiber& from = own();
-    const unsigned warp = m.current / WARP_LANES * WARP_LANES;
+    const unsigned warp = m.lane / WARP_LANES * WARP_LANES;
     for (unsigned i = 0; i < WARP_LANES; i++) {
         m.place = (m.place + 1) % WARP_LANES;
         const unsigned next = warp + m.order[m.place];
-        if (m.fibers[next].state == READY && next != m.current) {
-            become(next);
+        if (m.fibers[next].state == READY && next != m.lane) {
+            m.lane = next;
             return finback_fiber_switch(&from.at, m.fibers[next].at);
         }
     }
@@ -69,7 +61,7 @@ void switch_away() {
 
 void enter() {
     machine().kernel(machine().args);
-    machine().done[machine().rank]++;
+    machine().done++;
     pause(DONE);
     abort();  // A lane that is done is not run again.
 }
@@ -96,25 +88,14 @@ void shuffle_order(unsigned* order, unsigned count) {
     }
 }
 
-// Draws who is ahead of whom: all warps alike, or those of one group before the other's.
-void order_warps() {
-    Machine& m = machine();
-    const unsigned warps = m.lanes * m.beside / WARP_LANES;
-    shuffle_order(m.ahead, warps);
-    if (m.beside == 1 || draw(2) == 0) return;
-    unsigned sorted[WARPS_MAX], count = 0;
-    const unsigned first = draw(2), own = m.lanes / WARP_LANES;
-    for (unsigned turn = 0; turn < 2; turn++)
-        for (unsigned i = 0; i < warps; i++)
-            if ((m.ahead[i] / own == first) == (turn == 0)) sorted[count++] = m.ahead[i];
-    memcpy(m.ahead, sorted, warps * sizeof *sorted);
-}
+// Draws who is ahead of whom.
+void order_warps() { shuffle_order(machine().ahead, machine().lanes / WARP_LANES); }
 
 // A lane that can go on; lanes that wait for a signal see whether it turned. Warps have turns at random,
 // or the first in order goes on for as long as it can, which shows what another one should have waited for.
 bool choose() {
     Machine& m = machine();
-    const unsigned warps = m.lanes * m.beside / WARP_LANES, start = m.steady ? 0 : draw(warps);
+    const unsigned warps = m.lanes / WARP_LANES, start = m.steady ? 0 : draw(warps);
     if (m.steady && draw(64) == 0) order_warps();
     shuffle_order(m.order, WARP_LANES);
     for (unsigned i = 0; i < warps; i++) {
@@ -124,18 +105,11 @@ bool choose() {
             Fiber& fiber = m.fibers[lane];
             if (fiber.state == WAITS && turned(fiber.signal, fiber.parity)) fiber.state = READY;
             if (fiber.state != READY) continue;
-            become(lane);
+            m.lane = lane;
             return true;
         }
     }
     return false;
-}
-
-bool all_done() {
-    Machine& m = machine();
-    for (unsigned i = 0; i < m.lanes * m.beside; i++)
-        if (m.fibers[i].state != DONE) return false;
-    return true;
 }
 
 void run_groups() {
@@ -143,9 +117,9 @@ void run_groups() {
     m.group_epoch = ++m.epoch;
     spoil_shared();
     m.deliveries.clear();
+    m.done = 0;
     memset(m.meetings, 0, sizeof m.meetings);
-    for (unsigned& done : m.done) done = 0;
-    for (unsigned i = 0; i < m.lanes * m.beside; i++) prepare(i);
+    for (unsigned i = 0; i < m.lanes; i++) prepare(i);
     order_warps();
     m.steady = draw(2) == 0;
     m.late = draw(2) == 0;
@@ -154,12 +128,12 @@ void run_groups() {
         if (choose()) {
             m.turns = TURNS[draw(4)];
             m.inside = true;
-            finback_fiber_switch(&m.scheduler, m.fibers[m.current].at);
+            finback_fiber_switch(&m.scheduler, m.fibers[m.lane].at);
             m.inside = false;
             if (m.broken.kind != FAULT_NONE) return;
         } else if (!deliver()) {
             // Lanes wait at different places, or all are done.
-            if (!all_done()) note(&Report::diverged);
+            if (m.done < m.lanes) note(&Report::diverged);
             return;
         }
     }
@@ -168,11 +142,11 @@ void run_groups() {
 // Marks where stacks end, or sees whether the marks stand.
 void mark_stacks() {
     Machine& m = machine();
-    for (unsigned i = 0; i < m.lanes * m.beside; i++) memcpy(m.stacks + i * STACK, &CANARY, sizeof CANARY);
+    for (unsigned i = 0; i < m.lanes; i++) memcpy(m.stacks + i * STACK, &CANARY, sizeof CANARY);
 }
 bool stacks_held() {
     Machine& m = machine();
-    for (unsigned i = 0; i < m.lanes * m.beside; i++)
+    for (unsigned i = 0; i < m.lanes; i++)
         if (memcmp(m.stacks + i * STACK, &CANARY, sizeof CANARY) != 0) return false;
     return true;
 }
@@ -215,9 +189,12 @@ struct Table {
 };
 Table table_of(Company company) {
     const Machine& m = machine();
-    if (company == WARP) return Table{m.current / WARP_LANES, WARP_LANES};
-    if (company == FOUR_WARPS) return Table{m.current / (4 * WARP_LANES), 4 * WARP_LANES};
-    return company == GROUP ? Table{m.rank, m.lanes} : Table{0, m.lanes * m.beside};
+    if (company == WARP) return Table{m.lane / WARP_LANES, WARP_LANES};
+    if (company == FOUR_WARPS || company == SIXTEEN_WARPS) {
+        const unsigned lanes = (company == FOUR_WARPS ? 4 : 16) * WARP_LANES;
+        return Table{m.lane / lanes, lanes};
+    }
+    return Table{0, m.lanes};
 }
 
 struct Owner {
@@ -230,12 +207,12 @@ thread_local Machine* own_machine = nullptr;
 
 Machine::~Machine() {
     free(stacks);
-    for (char* room : shared) free_shared(room);
+    free_shared(shared);
 }
 
 unsigned lane() { return machine().lane; }
 unsigned group_x() { return machine().x; }
-unsigned group_y() { return machine().y + machine().rank; }
+unsigned group_y() { return machine().y; }
 unsigned groups_x() { return machine().groups_x; }
 unsigned planted() { return machine().fault; }
 unsigned epoch() { return machine().epoch; }
@@ -263,7 +240,7 @@ void pause(State state) {
 
 void meet(Company company, Together together, void* brought) {
     Machine& m = machine();
-    const unsigned me = m.current;
+    const unsigned me = m.lane;
     const Table table = table_of(company);
     const unsigned count = table.lanes, first = table.place * count;
     Meeting& meeting = m.meetings[company][table.place];
@@ -290,10 +267,9 @@ void barrier(int line) {
 
 }  // namespace finback
 
-// Runs a grid whose groups run `beside` each other in y. 0 on success, 1 for lanes that are not whole
-// warps or groups that are no whole clusters, 2 without memory, 3 where `broken` says why it ended early.
+// Runs a grid. 0 on success, 1 for lanes that are not whole warps, 2 without memory, 3 where `broken` says why it ended early.
 extern "C" int finback_emu_launch(void (*kernel)(const void*), const void* args, const unsigned* groups,
-    unsigned beside, unsigned lanes, unsigned shared, unsigned long long seed, unsigned fault,
+    unsigned lanes, unsigned shared, unsigned long long seed, unsigned fault,
     finback::Report* report, finback::Fault* broken) {
     using namespace finback;
     static thread_local Owner owner;
@@ -301,11 +277,9 @@ extern "C" int finback_emu_launch(void (*kernel)(const void*), const void* args,
     (void)owner;
     Machine& m = machine();
     if (lanes == 0 || lanes % WARP_LANES != 0 || lanes > LANES_MAX) return 1;
-    if (beside == 0 || beside > BESIDE_MAX || groups[1] % beside != 0) return 1;
     if (!m.stacks)
-        m.stacks = static_cast<char*>(aligned_alloc(4096, LANES_MAX * BESIDE_MAX * STACK));
+        m.stacks = static_cast<char*>(aligned_alloc(4096, LANES_MAX * STACK));
     m.lanes = lanes;
-    m.beside = beside;
     if (!m.stacks || !prepare_shared(shared)) return 2;
     watch_faults();
     m.kernel = kernel;
@@ -317,11 +291,11 @@ extern "C" int finback_emu_launch(void (*kernel)(const void*), const void* args,
     m.report = Report{};
     m.broken = Fault{};
     mark_stacks();
-    m.groups.resize(groups[0] * (groups[1] / beside));
+    m.groups.resize(groups[0] * groups[1]);
     shuffle_order(m.groups.data(), static_cast<unsigned>(m.groups.size()));
     for (const unsigned group : m.groups) {
         m.x = group % groups[0];
-        m.y = group / groups[0] * beside;
+        m.y = group / groups[0];
         run_groups();
         if (m.broken.kind != FAULT_NONE) break;
     }

@@ -1,4 +1,4 @@
-// What runs a launch: the lanes of a group, or of two that are beside each other, as fibers of one thread.
+// What runs a launch: the lanes of a group as fibers of one thread.
 #pragma once
 #include "fibers.h"
 #include "shared.h"
@@ -7,8 +7,8 @@
 
 namespace finback {
 
-const unsigned LANES_MAX = 1024, WARP_LANES = 32, BESIDE_MAX = 2;
-const unsigned WARPS_MAX = LANES_MAX / WARP_LANES * BESIDE_MAX;
+const unsigned LANES_MAX = 1024, WARP_LANES = 32;
+const unsigned WARPS_MAX = LANES_MAX / WARP_LANES;
 // A stride that spreads the lanes' newest words over the sets of a cache.
 const unsigned long STACK = 64 * 1024 + 5 * 64;
 
@@ -34,15 +34,14 @@ struct Meeting {
 struct Delivery {
     char* to;
     const char* from;
-    char own[16];
-    unsigned bytes, rank;
+    unsigned bytes;
     unsigned long long* signal;
 };
 
 struct Copy {
     char* to;
     const char* from;
-    unsigned commit;
+    unsigned bytes, commit;
 };
 struct Copies {
     std::vector<Copy> waiting;
@@ -65,33 +64,33 @@ struct Machine {
 
     void (*kernel)(const void*);
     const void* args;
-    unsigned lanes, beside, x, y, groups_x, fault, turns, epoch, group_epoch;
-    // The fiber that runs: its lane, of which of the groups.
-    unsigned current, lane, rank;
+    unsigned lanes, x, y, groups_x, fault, turns, epoch, group_epoch;
+    // The lane that runs.
+    unsigned lane;
     // Whether a fiber runs; whether products read their rows at the commit.
     bool inside, early;
     void* scheduler;
     char* stacks;
-    char* shared[BESIDE_MAX];
-    // Lanes of each group that are done.
-    unsigned done[BESIDE_MAX];
+    char* shared;
+    // Lanes that are done.
+    unsigned done;
     std::vector<Stretch> stretches;
     std::vector<Delivery> deliveries;
     unsigned long long random;
     Report report;
     Fault broken;
     unsigned order[WARP_LANES], place;
-    // Groups, or those that run beside each other, in the order in which they run.
+    // Groups in the order in which they run.
     std::vector<unsigned> groups;
     // Warps, the first that can go on first; where that stays so for a while; where bytes come late.
     unsigned ahead[WARPS_MAX];
     bool steady, late;
-    Fiber fibers[LANES_MAX * BESIDE_MAX];
-    Copies copies[LANES_MAX * BESIDE_MAX];
-    Products products[LANES_MAX * BESIDE_MAX];
+    Fiber fibers[LANES_MAX];
+    Copies copies[LANES_MAX];
+    Products products[LANES_MAX];
     // Of every company, and what its lanes brought.
-    Meeting meetings[4][WARPS_MAX];
-    void* brought[4][LANES_MAX * BESIDE_MAX];
+    Meeting meetings[COMPANIES][WARPS_MAX];
+    void* brought[COMPANIES][LANES_MAX];
 };
 
 // This thread's, once it has launched anything.

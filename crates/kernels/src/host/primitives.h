@@ -6,11 +6,11 @@
 
 #define HOPPER
 #define __align__(n)
-#define CUDA_KERNEL(name, Args, lanes) HOST_KERNEL(name, Args, 1)
-#define CUDA_KERNEL_BY_ITSELF(name, Args, lanes) HOST_KERNEL(name, Args, 1)
-#define CUDA_KERNEL_AHEAD(name, Args, lanes, groups) HOST_KERNEL(name, Args, 1)
-#define CUDA_FULL_KERNEL(name, Args, lanes) HOST_KERNEL(name, Args, 1)
-#define CUDA_PAIR_KERNEL(name, Args, lanes) HOST_KERNEL(name, Args, 2)
+#define CUDA_KERNEL(name, Args, lanes) HOST_KERNEL(name, Args)
+#define CUDA_KERNEL_BY_ITSELF(name, Args, lanes) HOST_KERNEL(name, Args)
+#define CUDA_KERNEL_AHEAD(name, Args, lanes, groups) HOST_KERNEL(name, Args)
+#define CUDA_FULL_KERNEL(name, Args, lanes) HOST_KERNEL(name, Args)
+#define CUDA_HALF_KERNEL(name, Args, lanes) HOST_KERNEL(name, Args)
 #define GROUP_SHARED(T, name, dimensions)                                                          \
     typedef T name##_shared dimensions;                                                            \
     name##_shared& name = *static_cast<name##_shared*>(finback::group_shared(sizeof(name##_shared)))
@@ -67,12 +67,16 @@ DEVICE u32 __ballot_sync(u32, bool there) {
     return there ? same : ~same;
 }
 
-DEVICE u32 __byte_perm(u32 low, u32 high, u32 places) {
+DEVICE u32 byte_select(u32 low, u32 high, u32 places) {
     const u64 bytes = u64(high) << 32 | low;
     u32 out = 0;
-    for (u32 i = 0; i < 4u; i++) out |= u32(bytes >> ((places >> (4u * i) & 7u) * 8u) & 0xffu) << (8u * i);
+    for (u32 i = 0; i < 4u; i++) {
+        const u32 place = places >> (4u * i), byte = u32(bytes >> (place & 7u) * 8u) & 0xffu;
+        out |= ((place & 8u) == 0u ? byte : byte >= 0x80u ? 0xffu : 0u) << (8u * i);
+    }
     return out;
 }
+DEVICE u32 __byte_perm(u32 low, u32 high, u32 places) { return byte_select(low, high, places & 0x7777u); }
 DEVICE u32 __funnelshift_r(u32 low, u32 high, u32 by) { return u32((u64(high) << 32 | low) >> (by & 31u)); }
 
 DEVICE u32 low_twice(u32 x) { return (x & 0xffffu) * 0x10001u; }
@@ -120,6 +124,7 @@ DEVICE void load_transposed(u32 from, u32* to) {
     finback::meet(finback::WARP, take_parts<true>, &own);
 }
 
+DEVICE u32 load_byte(u32 from) { return static_cast<u8>(*finback::shared_at(from, 1, 1)); }
 DEVICE u32 load_half(u32 from) { return *reinterpret_cast<const u16*>(finback::shared_at(from, 2, 2)); }
 DEVICE u32 load_word(u32 from) { return *reinterpret_cast<const u32*>(finback::shared_at(from, 4, 4)); }
 DEVICE void load_words(u32 from, u32* to) { memcpy(to, finback::shared_at(from, 16, 16), 16); }
@@ -129,26 +134,24 @@ DEVICE void load_floats(u32 from, float* to) { memcpy(to, finback::shared_at(fro
 DEVICE void store_word(u32 to, u32 x) { *reinterpret_cast<u32*>(finback::shared_at(to, 4, 4)) = x; }
 DEVICE void store_half(u32 to, u32 x) { *reinterpret_cast<u16*>(finback::shared_at(to, 2, 2)) = u16(x); }
 
-DEVICE void copy16(u32 to, GLOBAL const void* from) { finback::copy(to, from); }
+// A team is sixteen warps, or all of the group.
+DEVICE void team_meets(u32, u32 lanes) {
+    finback::meet(lanes == 512u ? finback::SIXTEEN_WARPS : finback::GROUP, nullptr, nullptr);
+}
+
+DEVICE void copy16(u32 to, GLOBAL const void* from) { finback::copy(to, from, 16); }
+DEVICE void copy4(u32 to, GLOBAL const void* from) { finback::copy(to, from, 4); }
 DEVICE void copies_arrive(u32 signal) { finback::arrive_after_copies(signal); }
 DEVICE void copies_commit() { finback::commit_copies(); }
 template <u32 N> DEVICE void copies_wait() { finback::wait_for_copies(N); }
 DEVICE void copies_shown() {}
 
-template <u32 C> DEVICE void store_floats(u32 to, const float (&x)[4], u32 signal) {
-    if (C == 1u) memcpy(finback::shared_at(to, 16, 16), x, 16);
-    else finback::send(to, x, signal);
-}
-DEVICE u32 place_in(u32 at, u32 group) { return at | (group + 1u) << finback::RANK_AT; }
-DEVICE void everyone() { finback::meet(finback::CLUSTER, nullptr, nullptr); }
-
 DEVICE void signal_new(u32 signal, u32 arrivals) { finback::make_signal(signal, arrivals); }
 DEVICE void signals_made() {}
-template <u32 C> DEVICE void signal_arrive(u32 signal) { finback::arrive(signal, 0); }
+DEVICE void signal_arrive(u32 signal) { finback::arrive(signal, 0); }
 #define WARP_ARRIVALS 1u
 DEVICE void signal_expect(u32 signal, u32 bytes) { finback::arrive(signal, bytes); }
 DEVICE void signal_wait(u32 signal, u32 parity) { finback::wait_for_signal(signal, parity); }
-template <u32 C> DEVICE void signal_wait_all(u32 signal, u32 parity) { finback::wait_for_signal(signal, parity); }
 DEVICE void copy_bulk(u32 to, GLOBAL const u8* from, u32 bytes, u32 signal, u64) {
     finback::copy_in_bulk(to, from, bytes, signal);
 }
@@ -163,12 +166,21 @@ template <u32 N = 0> DEVICE void group_wait() { finback::wait_for_products(N); }
 DEVICE void settled(float&) {}
 template <u32 N> DEVICE void registers_take() {}
 template <u32 N> DEVICE void registers_give() {}
+DEVICE void ask_for_product(float* d, const u32* a, u64 left, u64 b, u32 rows, bool add, finback::Kind kind) {
+    finback::ask_for_product(finback::RowsProduct{d, a, left, b, rows, add, kind, 0});
+}
 template <u32 N> DEVICE void multiply_rows(float* d, const u32 (&a)[4], u64 b, bool add) {
-    finback::ask_for_product(finback::RowsProduct{d, a, 0, b, N, add, false, 0});
+    ask_for_product(d, a, 0, b, N, add, finback::BF16);
 }
 template <u32 N> DEVICE void multiply_rows(float* d, u64 a, u64 b, bool add) {
-    finback::ask_for_product(finback::RowsProduct{d, nullptr, a, b, N, add, false, 0});
+    ask_for_product(d, nullptr, a, b, N, add, finback::BF16);
+}
+template <u32 N> DEVICE void multiply_codes(float* d, const u32 (&a)[4], u64 b, bool add) {
+    ask_for_product(d, a, 0, b, N, add, finback::CODES);
+}
+template <u32 N> DEVICE void multiply_codes(float* d, u64 a, u64 b, bool add) {
+    ask_for_product(d, nullptr, a, b, N, add, finback::CODES);
 }
 DEVICE void multiply_columns(float (&d)[64], u64 a, u64 b, bool add) {
-    finback::ask_for_product(finback::RowsProduct{d, nullptr, a, b, 128, add, true, 0});
+    ask_for_product(d, nullptr, a, b, 128, add, finback::COLUMNS);
 }

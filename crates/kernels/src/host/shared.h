@@ -10,10 +10,6 @@ struct Fault {
 };
 const unsigned FAULT_NONE = 0, FAULT_MEMORY = 1, FAULT_SHARED = 2, FAULT_RULE = 3, FAULT_STACK = 4;
 
-// An address is a place in the own group's memory; a group of the cluster, counted from 1, stands in the
-// bits from here on.
-const unsigned RANK_AT = 24;
-
 // The memory that a launch asked for, and that of a lane's next declaration.
 void* launch_shared();
 void* group_shared(unsigned bytes);
@@ -24,8 +20,8 @@ char* shared_at(unsigned address, unsigned bytes, unsigned alignment);
 bool in_shared(const void* at);
 
 // Copies that a lane asks for, in commits.
-// 16 bytes.
-void copy(unsigned to, const void* from);
+// 4 or 16 bytes.
+void copy(unsigned to, const void* from, unsigned bytes);
 void commit_copies();
 void wait_for_copies(unsigned but);
 // Arrives at a signal once all of them are there.
@@ -36,11 +32,10 @@ void make_signal(unsigned signal, unsigned arrivals);
 void arrive(unsigned signal, unsigned bytes_to_come);
 void wait_for_signal(unsigned signal, unsigned parity);
 void copy_in_bulk(unsigned to, const void* from, unsigned bytes, unsigned signal);
-void send(unsigned to, const void* words, unsigned signal);
 
 // One lane's part of d += a b in a warp, [16, 16] times [16, 8], and what a warp does with all of them.
-// Products are exact and added in f64, k ascending, and rounded to f32 once with what was there: not the
-// device's bits, but the same for the same chain.
+// Products of bf16 are exact and added in f64, k ascending, and rounded to f32 once with what was there: not the
+// device's bits, but the same for the same chain. Those of codes have its bits.
 struct Product {
     float* d;
     const unsigned* a;
@@ -48,16 +43,17 @@ struct Product {
 };
 void multiply_warp(void* const* brought, unsigned lanes);
 
-// The same of a warpgroup, [64, 16] times [16, rows], the right operand by its descriptor, and the left one too
-// where it is not the lanes' words.
+// The same of a warpgroup, [64, depth] times [depth, rows], the right operand by its descriptor, and the left one too
+// where it is not the lanes' words: 16 inputs in bf16, those where the right operand lies by its inputs, 64 columns a
+// row, or 32 in e4m3 codes.
+enum Kind { BF16, COLUMNS, CODES };
 struct RowsProduct {
     float* d;
     const unsigned* a;
     unsigned long long left, b;
     unsigned rows;
     bool add;
-    // Whether the right operand lies by its inputs, 64 columns a row.
-    bool columns;
+    Kind kind;
     unsigned commit;
 };
 void ask_for_product(const RowsProduct& product);

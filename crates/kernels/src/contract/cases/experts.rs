@@ -3,9 +3,10 @@
 use finback_numerics::{bf16, math};
 
 use super::super::case::{Addresses, Case, Gate, Rule, Want, bytes};
-use super::super::data::{Data, UNIT, gamma, group_depth, near, nears};
+use super::super::data::{Data, UNIT, block_is_nan, coded_row, gamma, group_depth, near, nears};
 use super::{by_row, by_slice, word};
 use crate::args::{Args, GroupArgs, RouteArgs, RouteFewArgs, SumExpertsArgs, SwigluArgs, scoring};
+use crate::tiles::row_bytes;
 
 pub fn cases() -> Vec<Case> {
     vec![
@@ -280,8 +281,11 @@ fn group_routes(kernel: &'static str, rows: usize, topk: usize, experts: usize) 
         .fault("GROUP_UNSTABLE", Gate::Reference)
 }
 
+/// Channels of a row of `swiglu` in whole steps.
+const SWIGLU_WIDTH: usize = 640;
+
 fn swiglu(weighted: bool, limit: f32, coded: bool) -> Case {
-    let (rows, width) = (3, 544);
+    let (rows, width) = (3, if coded { SWIGLU_WIDTH } else { 544 });
     // A group a slice, or one for both.
     let slices = if weighted { 2 } else { 1 };
     let mut data = Data::new(63);
@@ -289,6 +293,18 @@ fn swiglu(weighted: bool, limit: f32, coded: bool) -> Case {
     let weights = data.between(rows, 0.1, 1.0);
     let (g, u, w) = (gate.clone(), up.clone(), weights.clone());
     let want = move |row: usize| {
+        if coded {
+            // Every operation is the kernel's own.
+            let value = |at: usize| {
+                let (mut gate, mut up) = (g[at], u[at]);
+                if limit > 0.0 {
+                    (gate, up) = (gate.min(limit), up.clamp(-limit, limit));
+                }
+                bf16::round(math::silu(gate) * up * if weighted { w[row] } else { 1.0 })
+            };
+            let values: Vec<f32> = (row * width..(row + 1) * width).map(value).collect();
+            return vec![Want::Bytes(coded_row(&values))];
+        }
         let weight = if weighted { f64::from(w[row]) } else { 1.0 };
         let values: Vec<(f64, f64)> = (row * width..(row + 1) * width)
             .map(|at| {
@@ -301,22 +317,18 @@ fn swiglu(weighted: bool, limit: f32, coded: bool) -> Case {
                 near(value, value.abs() * gamma(8), true)
             })
             .collect();
-        if !coded {
-            return vec![Want::Near(values)];
-        }
-        // A code is within half a step of 2^-3 of its value, and of the smallest code of its block.
-        let codes = values.chunks(32).flat_map(|block| {
-            let most = block.iter().fold(0.0, |most: f64, v| most.max(v.0.abs() + v.1));
-            block.iter().map(move |v| (v.0, v.1 + (v.0.abs() + v.1) / 16.0 + most / 65536.0))
-        });
-        vec![Want::Near(codes.collect())]
+        vec![Want::Near(values)]
     };
     let kind = if coded { "coded" } else { "as they are" };
+    let (bytes, stride) = match coded {
+        true => (width + width / 32, row_bytes(true, width)),
+        false => (width * 4, width * 4),
+    };
     let case = Case::new("swiglu", format!("{rows} rows of {width}, limit {limit}, {kind}"), rows)
         .row("gate", &gate)
         .row("up", &up)
         .row("weights", &weights)
-        .out_kept("out", width, coded)
+        .strided("out", bytes, stride, 0)
         .launch(move |at, rows| {
             let out = at.of("out");
             let args = SwigluArgs {
@@ -337,11 +349,7 @@ fn swiglu(weighted: bool, limit: f32, coded: bool) -> Case {
         .want(want);
     let case = if coded {
         // A NaN takes its block along.
-        let block = |before: &[u8], after: &[u8]| {
-            let halves = after[256..320].as_chunks::<2>().0;
-            let broken = halves.iter().all(|half| bf16::lift(u16::from_ne_bytes(*half)).is_nan());
-            broken && before[..256] == after[..256] && before[320..] == after[320..]
-        };
+        let block = |before: &[u8], after: &[u8]| block_is_nan(before, after, SWIGLU_WIDTH, 130);
         case.strike("gate", 130, f32::NAN, Rule::Check("out", block))
             .fault("QUANT_WRONG_SCALE", Gate::Reference)
     } else {

@@ -1,12 +1,13 @@
 //! The latents' norms and what follows them.
 
-use finback_numerics::{bf16, math, quant, rows as packed};
+use finback_numerics::{bf16, math, rows as packed};
 
 use super::super::case::{Case, Gate, Rule, Want, bytes};
-use super::super::data::Data;
+use super::super::data::{Data, coded_row};
 use super::kv::angles;
 use super::{by_row, word};
 use crate::args::{Args, CompressedArgs, LatentsArgs};
+use crate::tiles::row_bytes;
 
 pub fn cases() -> Vec<Case> {
     let row = Kind { ratio: 3, index: false, forms: true };
@@ -43,14 +44,15 @@ fn turn(x: &mut [f32], cos: &[f32], sin: &[f32]) {
     }
 }
 
-/// A row as bf16, and as bf16 of e4m3 values.
+/// A row as bf16, and as codes in steps.
 fn forms(x: &[f32]) -> [Vec<u8>; 2] {
-    let (mut codes, mut scales) = (vec![0; x.len()], vec![0; x.len() / 32]);
-    quant::fp8_block32(x, &mut codes, &mut scales);
-    let mut lifted = vec![0.0; x.len()];
-    quant::fp8_block32_lift(&codes, &scales, &mut lifted);
-    let halves = |x: &[f32]| bytes(&x.iter().map(|&x| bf16::encode(x)).collect::<Vec<u16>>());
-    [halves(x), halves(&lifted)]
+    [bytes(&x.iter().map(|&x| bf16::encode(x)).collect::<Vec<u16>>()), coded_row(x)]
+}
+
+/// Outputs for both.
+fn out_forms(case: Case, width: usize) -> Case {
+    let coded = width + width / 32;
+    case.out("plain", width * 2).strided("coded", coded, row_bytes(true, width), 0)
 }
 
 /// What a compressed row comes from and becomes.
@@ -80,7 +82,11 @@ fn pooled(raw: &[f32], dim: usize) -> Vec<f32> {
 fn finish_compressed(kind: Kind) -> Case {
     let Kind { ratio, index, forms: with_forms } = kind;
     // Where members are many, so are the channels: both come in several parts.
-    let dim = if ratio > 4 { 672 } else { 160 };
+    let dim = match (ratio, with_forms) {
+        (_, true) => 640,
+        (5.., _) => 672,
+        _ => 160,
+    };
     let (rows, pairs, eps) = (3, 8, 1e-20f32);
     let mut data = Data::new(31);
     let (raw, x) = (data.floats(rows * ratio * 2 * dim, 3.0), data.floats(rows * dim, 2.0));
@@ -115,7 +121,7 @@ fn finish_compressed(kind: Kind) -> Case {
         }),
     };
     let case = match with_forms {
-        true => case.out("plain", dim * 2).out("coded", dim * 2),
+        true => out_forms(case, dim),
         false => case,
     };
     // Rows go to places of a pool, the last first, with room between.
@@ -162,7 +168,7 @@ fn finish_compressed(kind: Kind) -> Case {
 }
 
 fn finish_latents(queries: bool) -> Case {
-    let (rows, rank, dim, pairs, eps) = (3, 160, 192, 8, 1e-20f32);
+    let (rows, rank, dim, pairs, eps) = (3, 640, 192, 8, 1e-20f32);
     let mut data = Data::new(29);
     let (qr, kv) = (data.floats(rows * rank, 2.0), data.floats(rows * dim, 2.0));
     let (q_norm, kv_norm) = (data.between(rank, 0.5, 1.5), data.between(dim, 0.5, 1.5));
@@ -184,7 +190,7 @@ fn finish_latents(queries: bool) -> Case {
     };
     let case = Case::new("finish_latents", format!("{rows} rows, queries: {queries}"), rows);
     let case = match queries {
-        true => case.in_place("qr", &qr).out("plain", rank * 2).out("coded", rank * 2),
+        true => out_forms(case.in_place("qr", &qr), rank),
         false => case,
     };
     let case = case

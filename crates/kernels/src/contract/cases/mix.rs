@@ -1,12 +1,13 @@
 //! Hyper-connections in slices.
 
-use finback_numerics::{bf16, quant};
+use finback_numerics::bf16;
 
 use super::super::case::{Case, Gate, Rule, Want, bytes, encoded};
-use super::super::data::{Data, UNIT, gamma, near, nears};
+use super::super::data::{Data, UNIT, coded_row, gamma, near, nears};
 use super::streams::sinkhorn;
 use super::word;
 use crate::args::{Args, HyperMixArgs, HyperNormArgs};
+use crate::tiles::row_bytes;
 
 pub fn cases() -> Vec<Case> {
     vec![
@@ -27,7 +28,7 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// Channels of a row of `hyper_norm`.
-const WIDTH: usize = 96;
+const WIDTH: usize = 640;
 
 /// The kernel, channels of a stream, and roundings of a sum of `n` products.
 #[derive(Clone, Copy)]
@@ -263,11 +264,7 @@ fn hyper_norm(hc: usize, slices: usize, kept: bool, first: u32) -> Case {
         let inverse = 1.0 / (warp_sum(&of(mixes + 1)) / WIDTH as f32 + eps).sqrt();
         let x: Vec<f32> =
             (0..WIDTH).map(|k| bf16::round(c[row * WIDTH + k] * inverse * n[k])).collect();
-        let (mut codes, mut scales) = (vec![0; WIDTH], vec![0; WIDTH / 32]);
-        quant::fp8_block32(&x, &mut codes, &mut scales);
-        let mut lifted = vec![0.0; WIDTH];
-        quant::fp8_block32_lift(&codes, &scales, &mut lifted);
-        let halves = |x: &[f32]| bytes(&x.iter().map(|&x| bf16::encode(x)).collect::<Vec<u16>>());
+        let plain = bytes(&x.iter().map(|&x| bf16::encode(x)).collect::<Vec<u16>>());
 
         let exact = |o: usize| of(o).into_iter().map(f64::from).sum::<f64>();
         let size = |o: usize| of(o).into_iter().map(|x| f64::from(x).abs()).sum::<f64>();
@@ -291,8 +288,7 @@ fn hyper_norm(hc: usize, slices: usize, kept: bool, first: u32) -> Case {
         // As hyper_in: scaling rows and columns does not stretch the ratios of entries.
         let relative = 4.0 * (worst + gamma(2 * iterations * (hc + 3)));
         let combs = nears(comb.iter().map(|&c| near(c, c * relative, false)));
-        let (plain, rounded) = (halves(&x), halves(&lifted));
-        let (plain, rounded) = (Want::Bytes(plain), Want::Bytes(rounded));
+        let (plain, rounded) = (Want::Bytes(plain), Want::Bytes(coded_row(&x)));
         let norms = [Want::Bytes(bytes(&x)), plain, rounded];
         let mixed = [pres, posts, combs].into_iter().filter(|_| first == 0);
         mixed.chain(norms).collect()
@@ -313,7 +309,7 @@ fn hyper_norm(hc: usize, slices: usize, kept: bool, first: u32) -> Case {
     let case = case
         .out("x", WIDTH * 4)
         .out("plain", WIDTH * 2)
-        .out("rounded", WIDTH * 2)
+        .strided("rounded", WIDTH + WIDTH / 32, row_bytes(true, WIDTH), 0)
         .launch(move |at, rows| {
             let of = |name| if first == 0 { at.of(name) } else { 0 };
             let args = HyperNormArgs {

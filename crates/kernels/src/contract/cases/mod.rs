@@ -1,5 +1,6 @@
 //! The cases of every kernel: small shapes, with the odd sizes that divide nothing.
 
+mod arrange;
 mod attend;
 mod dense;
 mod experts;
@@ -36,6 +37,7 @@ pub fn all() -> Vec<Case> {
         probe::cases(),
         parts::cases(),
         fetch::cases(),
+        arrange::cases(),
         tiles::cases(),
         tile_attend::cases(),
         tile_select::cases(),
