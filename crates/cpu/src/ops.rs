@@ -346,7 +346,7 @@ impl Ops for CpuOps {
     }
 
     fn stage(&mut self, slot: usize, start: usize, before: &[u32], tokens: &[u32]) -> OpsResult {
-        self.stage.add(&self.spec, slot, start, before, tokens);
+        self.stage.add(&self.spec, slot, start, before, tokens, false);
         Ok(())
     }
 

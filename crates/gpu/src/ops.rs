@@ -295,7 +295,7 @@ impl Ops for GpuOps {
     }
 
     fn stage(&mut self, slot: usize, start: usize, before: &[u32], tokens: &[u32]) -> OpsResult {
-        self.stage.add(&self.spec, slot, start, before, tokens);
+        self.stage.add(&self.spec, slot, start, before, tokens, true);
         Ok(())
     }
 

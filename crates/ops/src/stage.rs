@@ -14,11 +14,27 @@ const PAGE: usize = 4096;
 struct Ahead {
     slot: usize,
     start: usize,
+    /// The ids in front of it, as far back as an n-gram reaches.
+    before: Vec<u32>,
     tokens: Vec<u32>,
-    /// Per Engram layer: the table rows of each position.
+    /// Per Engram layer: the table rows of each position, where they were addressed.
     rows: Vec<Vec<u64>>,
     /// Per Engram layer: those rows' bytes, where they were read.
     read: Vec<TableRows>,
+}
+
+impl Ahead {
+    /// Addresses the rows and tells the system that they will be read.
+    fn address(&mut self, spec: &ModelSpec, engram: &Engram) {
+        let rows = engrams(spec).into_iter().map(|layer| {
+            let each = share(self.tokens.len(), ROWS / engram.columns().max(1) + 1);
+            let rows = addresses(engram, layer.which, &self.before, &self.tokens, each);
+            advise(&layer.table, &rows, engram.dim);
+            advise(&layer.table_scale, &rows, engram.dim / 32);
+            rows
+        });
+        self.rows = rows.collect();
+    }
 }
 
 /// Bytes of table rows, as they are stored.
@@ -77,7 +93,8 @@ impl Stage {
         2 * limits.slots * limits.rows * row
     }
 
-    /// Addresses the rows of a pass to come and tells the system that they will be read.
+    /// Addresses the rows of a pass to come and tells the system that they will be read; where `later`, and another pass of
+    /// the slot is to come before it, the next [`Stage::read`] does so.
     pub fn add(
         &mut self,
         spec: &ModelSpec,
@@ -85,22 +102,21 @@ impl Stage {
         start: usize,
         before: &[u32],
         tokens: &[u32],
+        later: bool,
     ) {
         let Some(engram) = &spec.engram else { return };
-        let rows = engrams(spec).into_iter().map(|layer| {
-            let rows = addresses(engram, layer.which, before, tokens);
-            advise(&layer.table, &rows, engram.dim);
-            advise(&layer.table_scale, &rows, engram.dim / 32);
-            rows
-        });
-        let (tokens, rows, read) = (tokens.to_vec(), rows.collect(), Vec::new());
-        let ahead = Ahead { slot, start, tokens, rows, read };
         // The pass that runs next, and the one after it.
         self.ahead.retain(|other| other.slot != slot || other.start != start);
         if self.ahead.iter().filter(|other| other.slot == slot).count() > 1
             && let Some(oldest) = self.ahead.iter().position(|other| other.slot == slot)
         {
             self.ahead.remove(oldest);
+        }
+        let before = before[before.len().saturating_sub(engram.ngram.saturating_sub(1))..].to_vec();
+        let (tokens, rows, read) = (tokens.to_vec(), Vec::new(), Vec::new());
+        let mut ahead = Ahead { slot, start, before, tokens, rows, read };
+        if !(later && self.ahead.iter().any(|other| other.slot == slot)) {
+            ahead.address(spec, engram);
         }
         self.ahead.push(ahead);
     }
@@ -135,10 +151,13 @@ impl Stage {
 }
 
 impl Stage {
-    /// Reads the rows of every pass that was announced, so that it need not wait for them.
+    /// Addresses and reads the rows of every pass that was announced, so that it need not wait for them.
     pub fn read(&mut self, spec: &ModelSpec) {
         let Some(engram) = &spec.engram else { return };
         for ahead in self.ahead.iter_mut().filter(|ahead| ahead.read.is_empty()) {
+            if ahead.rows.is_empty() {
+                ahead.address(spec, engram);
+            }
             let tables = engrams(spec).into_iter().zip(&ahead.rows);
             ahead.read = tables
                 .map(|(layer, rows)| {
@@ -168,28 +187,42 @@ fn engrams(spec: &ModelSpec) -> Vec<&EngramLayer> {
     layers
 }
 
-/// Tells the system that `rows` of `width` bytes will be read, each run of pages once.
+/// Tells the system that `rows` of `width` bytes will be read, each thread's runs of pages once.
 fn advise(table: &Tensor, rows: &[u64], width: usize) {
     let pages = |&row: &u64| {
         let start = row as usize * width;
         start / PAGE..=(start + width - 1) / PAGE
     };
-    let mut pages: Vec<usize> = rows.iter().flat_map(pages).collect();
-    pages.sort_unstable();
-    pages.dedup();
-    for run in pages.chunk_by(|a, b| a + 1 == *b) {
-        table.advise_part(Advice::WillNeed, run[0] * PAGE..(run[0] + run.len()) * PAGE);
-    }
+    in_parts(rows.chunks(share(rows.len(), ROWS)), |rows| {
+        let mut pages: Vec<usize> = rows.iter().flat_map(pages).collect();
+        pages.sort_unstable();
+        pages.dedup();
+        for run in pages.chunk_by(|a, b| a + 1 == *b) {
+            table.advise_part(Advice::WillNeed, run[0] * PAGE..(run[0] + run.len()) * PAGE);
+        }
+    });
 }
 
-/// The table rows of each of `tokens`, which follow `before`, in an Engram layer.
-fn addresses(engram: &Engram, which: usize, before: &[u32], tokens: &[u32]) -> Vec<u64> {
-    let mut rows = Vec::with_capacity(tokens.len() * engram.columns());
-    let mut ids = Vec::with_capacity(engram.ngram);
-    for at in 0..tokens.len() {
-        look_back(engram, before, at, |i| tokens[i], &mut ids);
-        engram.rows(which, &ids, &mut rows);
-    }
+/// The table rows of each of `tokens`, which follow `before`, in an Engram layer; `each` tokens by one thread.
+fn addresses(
+    engram: &Engram,
+    which: usize,
+    before: &[u32],
+    tokens: &[u32],
+    each: usize,
+) -> Vec<u64> {
+    let columns = engram.columns();
+    let mut rows = vec![0; tokens.len() * columns];
+    let parts = (0..tokens.len()).step_by(each).zip(rows.chunks_mut(each * columns));
+    in_parts(parts, |(first, to)| {
+        let (mut ids, mut own) = (Vec::with_capacity(engram.ngram), Vec::with_capacity(columns));
+        for (at, to) in (first..).zip(to.chunks_exact_mut(columns)) {
+            look_back(engram, before, at, |i| tokens[i], &mut ids);
+            own.clear();
+            engram.rows(which, &ids, &mut own);
+            to.copy_from_slice(&own);
+        }
+    });
     rows
 }
 
@@ -234,5 +267,26 @@ mod tests {
         assert_eq!(read.codes, wanted(&codes, 64)[..3 * 64]);
         read.gather([&codes, &scales], 64, &[], 2);
         assert_eq!(read, TableRows::default());
+    }
+    #[test]
+    fn addresses_are_the_same_however_many_threads_make_them() {
+        let engram = Engram {
+            ngram: 3,
+            heads: 2,
+            dim: 32,
+            pad: 1,
+            map: (0..50).map(|id| id * 7 % 41).collect(),
+            primes: vec![vec![101, 103, 107, 109]],
+            multipliers: vec![vec![3, 5, 7]],
+        };
+        let ids: Vec<u32> = (0..30).map(|i| i * 11 % 50).collect();
+        let whole = addresses(&engram, 0, &[], &ids, 30);
+        assert_eq!(whole.len(), 30 * engram.columns());
+        for each in [1, 4, 29] {
+            assert_eq!(addresses(&engram, 0, &[], &ids, each), whole, "{each} a thread");
+            // A pass that begins within: what is in front of it counts as far as an n-gram reaches.
+            let part = addresses(&engram, 0, &ids[10..12], &ids[12..], each);
+            assert_eq!(part, whole[12 * engram.columns()..], "{each} a thread");
+        }
     }
 }
