@@ -162,8 +162,15 @@ impl Disk {
             self.files.retain(|_, file| !gone.contains(file));
             self.index.retain(|id| self.files.contains_key(&id));
         }
+        let mut freed = 0;
+        while freed < lacking
+            && let Some((file, bytes)) = self.others.pop()
+        {
+            freed += bytes;
+            self.drop_other(file);
+        }
         let before = self.index.bytes;
-        while ((before - self.index.bytes) as u64) < lacking
+        while freed + ((before - self.index.bytes) as u64) < lacking
             && let Some(dropped) = self.index.drop_one(&[])
         {
             if let Some(file) = self.files.remove(&dropped) {
@@ -220,9 +227,13 @@ impl Disk {
             && let Some((file, bytes)) = self.others.pop()
         {
             all -= bytes;
-            tracing::info!(%file, "a prefix of another key makes room");
-            self.remove(file);
+            self.drop_other(file);
         }
+    }
+
+    fn drop_other(&self, file: String) {
+        tracing::info!(%file, "a prefix of another key makes room");
+        self.remove(file);
     }
 
     fn remove(&self, file: String) {

@@ -40,7 +40,7 @@ pub(super) enum Unread {
     #[error("{0}")]
     Foreign(&'static str),
     /// One of this tier that another server wrote.
-    #[error("it is of another checkpoint, backend, numerics or build")]
+    #[error("it is of another checkpoint, backend, numerics, build, or other drafts")]
     OtherKey,
     /// One of this key that holds no state any more.
     #[error("{0}")]

@@ -263,6 +263,30 @@ fn narrow(dir: &Path, key: &[u8; 32], head: &Head, ids: &[u32], state: &[u8]) ->
 }
 
 #[test]
+fn on_a_full_disk_files_of_other_keys_make_room_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let options =
+        |key: u8| DiskOptions { dir: dir.path().to_owned(), bytes: 1 << 20, key: [key; 32] };
+    let mut disk = Disk::open(options(2)).unwrap();
+    for first in [0, 1000] {
+        put(&mut disk, &ids(first, 300), &[2; 1000]);
+    }
+    drop(disk);
+    let mut disk = Disk::open_with(options(1), narrow).unwrap();
+    put(&mut disk, &ids(0, 300), &[1; 1000]);
+    written(&disk, 1);
+    put(&mut disk, &ids(1000, 300), &[1; 1000]);
+    wait_for(|| disk.counts().failed.load(Relaxed) == 1);
+    // The next one finds what the disk lacked, and the room that a file of another key left.
+    assert!(disk.wants(&ids(1000, 300), &snapshot(300)));
+    wait_for(|| files(dir.path()) == 2);
+    put(&mut disk, &ids(1000, 300), &[1; 1000]);
+    written(&disk, 2);
+    assert_eq!(entries(&disk), 2);
+    assert!(disk.files.values().all(|file| dir.path().join(file).exists()));
+}
+
+#[test]
 fn on_a_full_disk_old_states_make_room() {
     let dir = tempfile::tempdir().unwrap();
     let options = DiskOptions { dir: dir.path().to_owned(), bytes: 1 << 20, key: KEY };
