@@ -185,10 +185,13 @@ DEVICE float one_over(float sum, float sink, float top) {
 // The weights of one head from its scores, lane l's being keys l, l + 32, .. and minus infinity where there
 // is no key; lane i keeps what the sums before the i-th 32 keys are multiplied by. Gives 1 / the divisor.
 DEVICE float tile_weights(float* s, float sink, float& shrink) {
-    float top = first_top(sink), sum = 0.0f;
+    float top = first_top(sink), sum = 0.0f, most[TILE_KEYS / 32u];
+    // None of these waits for another.
+#pragma unroll
+    for (u32 i = 0; i < TILE_KEYS / 32u; i++) most[i] = score_of(WARP_MAX(rank_of(s[i])));
 #pragma unroll
     for (u32 i = 0; i < TILE_KEYS / 32u; i++) {
-        const float by = rise(top, score_of(WARP_MAX(rank_of(s[i]))));
+        const float by = rise(top, most[i]);
         s[i] = exp_fast(s[i] - top);
         float part = s[i] + SHUFFLE_XOR(s[i], 1u);
         part = part + SHUFFLE_XOR(part, 8u);
@@ -341,6 +344,8 @@ CUDA_KERNEL_AHEAD(tile_attend_mix, TileAttendArgs, 512, 2) {
     // Keys and picks were there before the scores.
     place_keys<512u>(args, keys, places, LANE);
     const float sink = args.sinks[head0 + warp];
+    const u32 channel = slice * MIX_CHANNELS + LANE % 8u * 8u;
+    const Angles by = angles_of(args, row, channel);
     __syncthreads();
     // All of a lane's chunks are on their way before the first is used.
     const u32 PARTS = TILE_KEYS / MIX_PART, x = LANE % 4u, own = LANE / 4u;
@@ -400,12 +405,12 @@ CUDA_KERNEL_AHEAD(tile_attend_mix, TileAttendArgs, 512, 2) {
     __syncthreads();
     float* out = reinterpret_cast<float*>(tile);
     if (warp < 8u) {
-        const float by[2] = {divisor[g], divisor[g + 8u]};
+        const float over[2] = {divisor[g], divisor[g + 8u]};
 #pragma unroll
         for (u32 i = 0; i < 4u; i++) {
             // Column 2 t + (i & 1) of a tile is channel t or t + 4 of its eight.
             const u32 c = warp * 8u + t + 4u * (i & 1u);
-            out[(g + 8u * (i >> 1)) * MIX_CHANNELS + c] = sum[i] * by[i >> 1];
+            out[(g + 8u * (i >> 1)) * MIX_CHANNELS + c] = sum[i] * over[i >> 1];
         }
     }
     __syncthreads();
@@ -414,7 +419,6 @@ CUDA_KERNEL_AHEAD(tile_attend_mix, TileAttendArgs, 512, 2) {
         float y[8];
         load_floats(shared_address(out + head * MIX_CHANNELS + c), y);
         load_floats(shared_address(out + head * MIX_CHANNELS + c + 4u), y + 4);
-        const u32 channel = slice * MIX_CHANNELS + c;
-        store_eight(args, row, head0 + head, channel, y, angles_of(args, row, channel));
+        store_eight(args, row, head0 + head, channel, y, by);
     }
 }

@@ -29,16 +29,23 @@ DEVICE u64 upper_halves(const float (&x)[4]) {
 
 // A slice's weights as three bf16 each: all of the first, then the second, then the third.
 DEVICE void mix_weights(const HyperMixArgs& args, u8* to, u32 first, u32 thread) {
-    for (u32 n = thread; n < TILE_MIX_OUTPUTS * 128u; n += TILE_MIX_LANES) {
-        const u32 output = n / 128u, stream = n / 32u % 4u, lane = n % 32u;
-        float x[4], part[4];
-        load_fours(args.weight + u64(output * 4u + stream) * args.width + first + lane * 4u, x);
+    // All of a lane's are on their way before the first is used.
+    constexpr u32 EACH = TILE_MIX_OUTPUTS * 128u / TILE_MIX_LANES;
+    float x[EACH][4], part[4];
+#pragma unroll
+    for (u32 i = 0; i < EACH; i++) {
+        const u32 n = thread + i * TILE_MIX_LANES, output = n / 128u, stream = n / 32u % 4u, lane = n % 32u;
+        load_fours(args.weight + u64(output * 4u + stream) * args.width + first + lane * 4u, x[i]);
+    }
+#pragma unroll
+    for (u32 i = 0; i < EACH; i++) {
+        const u32 n = thread + i * TILE_MIX_LANES, output = n / 128u, stream = n / 32u % 4u, lane = n % 32u;
 #pragma unroll
         for (u32 p = 0; p < 3u; p++) {
 #pragma unroll
             for (u32 c = 0; c < 4u; c++) {
-                part[c] = AS_FLOAT(AS_BITS(x[c]) & 0xffff0000u);
-                x[c] = x[c] - part[c];
+                part[c] = AS_FLOAT(AS_BITS(x[i][c]) & 0xffff0000u);
+                x[i][c] = x[i][c] - part[c];
             }
             *reinterpret_cast<u64*>(to + p * TILE_MIX_OUTPUTS * TILE_MIX_ROW + mix_place(output, stream, lane)) = upper_halves(part);
         }
