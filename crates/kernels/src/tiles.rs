@@ -22,6 +22,8 @@ pub const FEW_ROWS: usize = 32;
 const FEW_GROUPS: usize = 512;
 /// Warpgroups of a group of those products that multiply.
 const WARPGROUPS: usize = 2;
+/// Most tiles of a processor of which two warpgroups share each.
+const SHARED_TILES: usize = 3;
 /// Steps of a quad: one for each warp of a warpgroup.
 const QUAD: usize = 4;
 /// Bytes of a row's part of a step, with a gap.
@@ -328,20 +330,23 @@ impl Tiles {
             let warpgroups =
                 if experts { WIDE_WARPGROUPS } else { own.div_ceil(4).min(WIDE_WARPGROUPS) };
             args.chunk = word(warpgroups);
-            args.stages = self.wide_ring(most, way, warpgroups)?;
+            args.stages = self.wide_ring(most, way, warpgroups, experts)?;
             return Some((kernel, args, [width, 1]));
         }
         // Two quads at a time where registers and shared memory hold them.
-        let fits = |quads| Some((quads, self.ring(most, quads, way)?));
+        let fits = |quads| Some((quads, self.ring(most, quads, way, experts)?));
         let two = if most <= 4 || way == Way::Eight { fits(2) } else { None };
         let one = || if way == Way::Few { fits(1) } else { None };
         let (quads, stages) = two.or_else(one)?;
         (args.quads, args.stages) = (word(quads), stages);
-        // Where there is no tile for each processor two warpgroups share one, else each takes its own.
-        let shared = own == 1;
-        args.chunk = word(if shared { WARPGROUPS } else { 1 });
-        let alone = shared || way == Way::Eight;
-        Some((kernel, args, [if alone { width } else { 2 * width }, 1]))
+        // Where there are few tiles for each processor two warpgroups share one, so that it finds the whole ring; else each
+        // takes its own.
+        args.chunk = word(if own <= SHARED_TILES { WARPGROUPS } else { 1 });
+        let alone = own == 1 || way == Way::Eight;
+        let grid = if alone { width } else { 2 * width };
+        // Groups without a tile would hold places that another launch may take.
+        let parts = self.count() * groups.count() * rows.rows.div_ceil(most.max(1));
+        Some((kernel, args, [if experts { grid } else { grid.min(word(parts)) }, 1]))
     }
 
     /// The product of any number of rows.
@@ -414,9 +419,9 @@ impl Tiles {
     }
 
     /// Stages of each warpgroup, of so many quads: as many as shared memory holds beside the rest, two at least.
-    fn ring(&self, rows: usize, quads: usize, way: Way) -> Option<u32> {
+    fn ring(&self, rows: usize, quads: usize, way: Way, experts: bool) -> Option<u32> {
         let shared = if way == Way::Eight { SOME_SHARED } else { FEW_SHARED };
-        let room = (shared as usize).checked_sub(self.beside(way.places(rows), quads))?;
+        let room = (shared as usize).checked_sub(self.beside(way.places(rows), quads, experts))?;
         let stages = (room / (WARPGROUPS * self.stage(quads))).min(STAGES);
         (stages > 1).then(|| word(stages))
     }
@@ -428,9 +433,9 @@ impl Tiles {
     }
 
     /// The same of `cuda/matmul_wide.cuh`, where so many warpgroups work.
-    fn wide_ring(&self, rows: usize, way: Way, warpgroups: usize) -> Option<u32> {
+    fn wide_ring(&self, rows: usize, way: Way, warpgroups: usize, experts: bool) -> Option<u32> {
         let steps = self.steps().next_multiple_of(8);
-        let rest = 128 + 4 * 16 * WIDE_STAGES + 4 * 20 + 12 * FEW_GROUPS + 2 * 1024 + 1024;
+        let rest = 128 + 4 * 16 * WIDE_STAGES + 4 * 20 + parts_room(experts) + 1024;
         let beside = rest + way.places(rows) * steps * (STEP_BYTES + 4);
         let room = (SOME_SHARED as usize).checked_sub(beside)?;
         // Steps of a tile in a stage: a copy of less than 2 KB costs as much.
@@ -441,9 +446,9 @@ impl Tiles {
 
     /// Shared memory beside the rings: rows and their steps' powers of two, two places of each warpgroup for parts; then
     /// signals, and the groups' parts.
-    fn beside(&self, places: usize, quads: usize) -> usize {
+    fn beside(&self, places: usize, quads: usize, experts: bool) -> usize {
         let steps = self.steps().next_multiple_of(8);
-        let rest = WARPGROUPS * (STAGES * 16 + 32) + 48 + 12 * FEW_GROUPS + 2 * 1024;
+        let rest = WARPGROUPS * (STAGES * 16 + 32) + 48 + parts_room(experts);
         rest + places * (steps * (STEP_BYTES + 4) + 2 * WARPGROUPS * quads * QUAD * PART)
     }
 
@@ -455,6 +460,11 @@ impl Tiles {
             _ => bf16,
         }
     }
+}
+
+/// Shared memory of groups and the parts that they are cut into, which experts have.
+fn parts_room(experts: bool) -> usize {
+    if experts { 12 * FEW_GROUPS + 2 * 1024 } else { 0 }
 }
 
 /// Whether a launch that follows one of this kernel may read at once what was there before that one.
@@ -522,7 +532,7 @@ mod tests {
             let (kernel, args, grid) = tiles.product(0, &rows, groups, 132).unwrap();
             (kernel.name, args.most_rows, grid)
         };
-        assert_eq!(kernel(&tiles, 1, &Groups::One), ("tile_fp8_few", 1, [132, 1]));
+        assert_eq!(kernel(&tiles, 1, &Groups::One), ("tile_fp8_few", 1, [112, 1]));
         assert_eq!(kernel(&tiles, 24, &Groups::One), ("tile_fp8_few", 8, [132, 1]));
         let wide = Tiles::new(format::FP8, 32, 5120, 4608).unwrap();
         assert_eq!(kernel(&wide, 24, &Groups::One), ("tile_fp8_some", 24, [132, 1]));
@@ -537,6 +547,20 @@ mod tests {
         assert_eq!(kernel(&long, 32, &Groups::One).0, "tile_fp8_many");
     }
 
+    #[test]
+    fn two_warpgroups_share_a_tile_where_there_are_few() {
+        let plan = |inputs, outputs, beside| {
+            let tiles = Tiles::new(format::FP8, 32, inputs, outputs).unwrap();
+            let rows = Rows { rows: 1, beside, ..Rows::default() };
+            let (_, args, grid) = tiles.product(0, &rows, &Groups::One, 132).unwrap();
+            (args.chunk, args.stages, grid[0], args.beside)
+        };
+        assert_eq!(plan(5120, 384, false), (2, 3, 24, 0));
+        assert_eq!(plan(8192, 5120, false), (2, 3, 264, 0));
+        assert_eq!(plan(5120, 4608, true), (2, 3, 262, 1));
+        assert_eq!(plan(1280, 32768, false), (1, 3, 264, 0));
+    }
+
     /// The end of shared memory as `cuda/matmul_few.cuh` and `cuda/matmul_wide.cuh` lay it out.
     fn end_of(tiles: &Tiles, name: &str, args: &TileArgs) -> usize {
         let wide = name.ends_with("_some") || name == "tile_fp4_few";
@@ -547,7 +571,7 @@ mod tests {
             _ => rows.next_multiple_of(8),
         };
         let rows = places * tiles.steps().next_multiple_of(8) * (128 + 4);
-        let words = 12 * 512 + 2 * 1024;
+        let words = if args.groups == 0 { 0 } else { 12 * 512 + 2 * 1024 };
         if wide {
             let in_stage = if tiles.step_bytes() < 2048 { 2 } else { 1 };
             let rings = team * stages * 4 * in_stage * tiles.step_bytes();

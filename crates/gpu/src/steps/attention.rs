@@ -11,14 +11,15 @@ use crate::rows::{Input, Of, Out, Ready};
 use crate::weights::Raw;
 use crate::wide::Attend;
 
-/// Groups of a product that goes aside.
-const ASIDE: u32 = 8;
+/// Processors of a small product that goes aside.
+pub(crate) const ASIDE: u32 = 8;
 
 impl GpuOps {
     pub(crate) fn project_step(&mut self, layer: usize, kv: Rows, q: Rows) -> OpsResult {
         self.check_rows("project", &kv)?;
         self.check_rows("project", &q)?;
         let q_norm = self.weights.layers[layer].q_norm;
+        self.index_weights(layer, &q)?;
         self.latents(layer, &kv)?;
         if q.is_empty() {
             return self.finish_latents(layer, &kv, None);
@@ -104,20 +105,33 @@ impl GpuOps {
         self.beside(|ops| ops.compress(layer, rows))
     }
 
-    /// Of a taped pass: what follows goes aside, its products on few groups.
-    pub(crate) fn go_aside(&mut self) {
+    /// Of a taped pass: what follows goes aside, its products on so many processors.
+    pub(crate) fn go_aside(&mut self, processors: u32) {
         if self.queue.is_taped() {
             self.queue.go_aside(true);
-            self.products.set_width(ASIDE.min(self.products.width()));
+            self.products.set_width(processors.min(self.products.width()));
         }
     }
 
     /// A step that may go aside; what follows does not.
     pub(crate) fn beside(&mut self, step: impl FnOnce(&mut Self) -> OpsResult) -> OpsResult {
-        let groups = self.products.width();
-        let done = step(self);
-        self.products.set_width(groups);
+        let done = self.leaving(0, step);
         self.queue.go_aside(false);
+        done
+    }
+
+    /// A step whose products leave so many processors to what runs beside it, of a taped pass.
+    pub(crate) fn leaving(
+        &mut self,
+        processors: u32,
+        step: impl FnOnce(&mut Self) -> OpsResult,
+    ) -> OpsResult {
+        let width = self.products.width();
+        if self.queue.is_taped() {
+            self.products.set_width(width.saturating_sub(processors).max(1));
+        }
+        let done = step(self);
+        self.products.set_width(width);
         done
     }
 
@@ -170,7 +184,7 @@ impl GpuOps {
         }
         // The choice and attention are the first to read what follows.
         self.keys_aside = true;
-        self.go_aside();
+        self.go_aside(ASIDE);
         let (width, stride) = (d.head_dim, d.head_dim);
         let input = Input { x: latents, width, stride, rows: n, round: true, kept: false };
         let forms = self.products.own_forms(&index_k);
@@ -330,6 +344,8 @@ impl GpuOps {
         self.grouped_whole(&ready, &wo_a, z_width, out)?;
         let x = self.work.z.row(rows.start);
         let input = Input { x, width: z_width, stride: z_width, rows: n, round: true, kept: false };
+        // A launch that waits for what is aside does not start early: this one loses the least by it.
+        self.queue.join();
         let ready = self.products.ready(&mut self.queue, Of::Other, 0, input, &[&wo_b])?;
         let out = Out { at: self.work.y.row(rows.start), stride: d.hidden, round };
         self.dense_whole(&ready, &wo_b, d.hidden, out)

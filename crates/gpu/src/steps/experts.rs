@@ -18,6 +18,11 @@ use crate::rows::{Input, Of, Out, Ready, Used};
 /// Rows that fill a device with a group each: then SwiGLU's groups take whole ones.
 const WHOLE_ROWS: usize = 4096;
 
+/// Of how many processors two make the rest of the shared experts beside the routed ones, of few rows and of more, whose
+/// routed experts take longer.
+const SHARE_OF_FEW: u32 = 11;
+const SHARE_OF_MORE: u32 = 36;
+
 /// Whether so many rows are routed and ordered by one launch.
 fn is_few(rows: usize, ffn: &Ffn) -> bool {
     let (most_rows, routes, scores) = ROUTE_FEW;
@@ -25,17 +30,28 @@ fn is_few(rows: usize, ffn: &Ffn) -> bool {
 }
 
 impl GpuOps {
+    /// The choice of experts, and the shared experts, which do not need it.
     pub(crate) fn route_step(&mut self, layer: usize, rows: Rows) -> OpsResult {
         self.check_rows("route", &rows)?;
+        let (gate, shared) = {
+            let weights = &self.weights.layers[layer];
+            (weights.gate, weights.shared_in)
+        };
+        let (input, both) = (self.x(&rows), [&gate as &dyn Takes, &shared]);
+        let mut ready = self.products.ready(&mut self.queue, Of::X, rows.start, input, &both)?;
+        self.choose_experts(layer, &rows, &mut ready)?;
+        self.shared_in(layer, &ready)?;
+        self.beside(|ops| ops.shared_out(layer, rows.len()))
+    }
+
+    /// The routes of all rows, in order of experts; says where the shared experts' first product may run beside that.
+    fn choose_experts(&mut self, layer: usize, rows: &Rows, ready: &mut Ready) -> OpsResult {
         let spec = self.spec.clone();
         let (d, ffn) = (&spec.dims, &spec.layer(layer).ffn);
         let (gate, bias) = (self.weights.layers[layer].gate, self.weights.layers[layer].bias);
-        let shared = self.weights.layers[layer].shared_in;
-        let (input, both) = (self.x(&rows), [&gate as &dyn Takes, &shared]);
-        let mut ready = self.products.ready(&mut self.queue, Of::X, rows.start, input, &both)?;
         let count = ffn.experts.len();
         let out = Out { at: self.work.gates.at, stride: count, round: false };
-        self.products.dense(&mut self.queue, &ready, &gate, out)?;
+        self.products.dense(&mut self.queue, ready, &gate, out)?;
         let scoring = match d.scoring {
             Scoring::SqrtSoftplus => scoring::SQRT_SOFTPLUS,
             Scoring::Sigmoid => scoring::SIGMOID,
@@ -64,8 +80,7 @@ impl GpuOps {
             };
             // The shared experts' bytes flow while one group makes the routes, which they do not need.
             ready.beside = self.queue.last().is_some_and(is_in_turn);
-            self.queue.push(self.kernels.route_few, &args, [1, 1])?;
-            return self.shared_in(layer, &ready);
+            return self.queue.push(self.kernels.route_few, &args, [1, 1]);
         }
         let args = RouteArgs {
             logits: work.gates.at,
@@ -80,7 +95,7 @@ impl GpuOps {
             scale: d.route_scale,
         };
         self.queue.push(self.kernels.route, &args, [word(rows.len()), 1])?;
-        self.shared_in(layer, &ready)
+        self.group_routes(routes, ffn.topk, routes.min(count))
     }
 
     /// The first products of the shared experts.
@@ -94,7 +109,77 @@ impl GpuOps {
         self.products.both(&mut self.queue, ready, &shared, outs)
     }
 
-    /// The order of the routes by expert, where [`GpuOps::route_step`] has not made it.
+    /// Where rows that the experts' second products take lie as codes, the shared experts' before the routed ones';
+    /// `None` where they are not coded by SwiGLU: one takes another form, or devices bring parts together first, which
+    /// may end within a step.
+    fn coded_hidden(&self, layer: usize) -> Option<u64> {
+        let weights = &self.weights.layers[layer];
+        let both: [&dyn Takes; 2] = [&weights.routed_out, &weights.shared_out];
+        self.products.other_coded(&both).filter(|_| self.own.inter == self.spec.dims.inter)
+    }
+
+    /// The processors that the rest of the shared experts has beside the routed ones' first product, where it is made
+    /// there: so many that it ends before that.
+    fn shared_width(&self, layer: usize, rows: usize) -> Option<u32> {
+        let few = is_few(rows, &self.spec.layer(layer).ffn);
+        let own = 2 * self.products.width() / if few { SHARE_OF_FEW } else { SHARE_OF_MORE };
+        let aside = self.queue.is_taped() && self.coded_hidden(layer).is_some();
+        aside.then_some(own.max(1))
+    }
+
+    /// The rest of the shared experts, where it need not wait for the routed ones: beside those.
+    fn shared_out(&mut self, layer: usize, rows: usize) -> OpsResult {
+        let Some(coded) = self.coded_hidden(layer) else { return Ok(()) };
+        if let Some(own) = self.shared_width(layer, rows) {
+            self.go_aside(own);
+        }
+        self.swiglu(0..rows, rows, Some(coded))?;
+        let ready = self.hidden_rows(0..rows, rows, coded);
+        self.shared_down(layer, &ready)
+    }
+
+    /// SwiGLU of some of the experts' rows, of which the shared ones come first: as codes where an address is given
+    /// for the first of all.
+    fn swiglu(&mut self, of: Range<usize>, shared: usize, coded: Option<u64>) -> OpsResult {
+        let (work, inter) = (&self.work, self.own.inter);
+        let skip = |at: u64, width: usize| at + (4 * of.start * width) as u64;
+        let hidden = skip(work.shared_row(work.hidden, shared), inter);
+        let slices = if of.len() < WHOLE_ROWS { inter.div_ceil(512) } else { 1 };
+        let args = SwigluArgs {
+            gate: hidden,
+            up: skip(work.shared_row(work.hidden_up, shared), inter),
+            weights: skip(work.shared_row(work.sorted, shared), 1),
+            out: if coded.is_some() { 0 } else { hidden },
+            coded: coded.map_or(0, |at| self.hidden_rows(of.clone(), shared, at).coded),
+            width: word(inter),
+            weighted: 1,
+            limit: self.spec.dims.swiglu_limit,
+            round: u32::from(self.spec.numerics.round_stores),
+            slices: word(slices),
+            pad: 0,
+        };
+        self.queue.push(self.kernels.swiglu, &args, [word(of.len()), word(slices)])
+    }
+
+    /// Some of the experts' rows as SwiGLU codes them, those of all beginning at an address.
+    fn hidden_rows(&self, of: Range<usize>, shared: usize, coded: u64) -> Ready {
+        let (x, width) = (self.work.shared_row(self.work.hidden, shared), self.own.inter);
+        let rows = of.end;
+        let input = Input { x, width, stride: width, rows, round: true, kept: false };
+        Ready { input, codes: 0, scales: 0, coded, plain: 0, beside: false }
+            .part(of.start, of.len())
+    }
+
+    /// The last product of the shared experts.
+    fn shared_down(&mut self, layer: usize, ready: &Ready) -> OpsResult {
+        let at = self.work.shared_row(self.work.expert_out, ready.input.rows);
+        let round = self.spec.numerics.round_stores;
+        let out = Out { at, stride: self.own.hidden, round };
+        let down = self.weights.layers[layer].shared_out;
+        self.products.dense(&mut self.queue, ready, &down, out)
+    }
+
+    /// The order of the routes by expert.
     fn group_routes(&mut self, routes: usize, topk: usize, groups: usize) -> OpsResult {
         let args = GroupArgs {
             experts: self.work.experts.at,
@@ -124,9 +209,7 @@ impl GpuOps {
         let routes = n * ffn.topk;
         // As many groups as there may be; the ones past the used experts have no places.
         let groups = routes.min(ffn.experts.len());
-        if !is_few(n, ffn) {
-            self.group_routes(routes, ffn.topk, groups)?;
-        }
+        let left = self.shared_width(layer, n).unwrap_or(0);
         let input = self.x(&rows);
         let ready =
             self.products.ready(&mut self.queue, Of::X, rows.start, input, &[&routed_in])?;
@@ -136,60 +219,58 @@ impl GpuOps {
         let outs = [out(self.work.routed_row(hidden)), out(self.work.routed_row(up))];
         // Where nothing writes groups after those products.
         let mut known = self.hosted.is_none();
-        for turn in self.turns(groups) {
-            let used = self.used(&turn, routed_in.fetched.as_ref(), n, false)?;
-            let queue = &mut self.queue;
-            self.products.experts_both(queue, &ready, &routed_in, used, place_rows, outs)?;
-            known &= queue.last().is_some_and(is_in_turn);
-        }
-        let hidden = self.work.shared_row(self.work.hidden, n);
-        let weights: [&dyn Takes; 2] = [&routed_down, &shared_down];
-        let shared = inter < d.inter;
-        // Rows that devices bring together are coded after that: a part may end within a step.
-        let coded = self.products.other_coded(&weights).filter(|_| !shared);
-        let slices = if n + routes < WHOLE_ROWS { inter.div_ceil(512) } else { 1 };
-        let args = SwigluArgs {
-            gate: hidden,
-            up: self.work.shared_row(self.work.hidden_up, n),
-            weights: self.work.shared_row(self.work.sorted, n),
-            out: if coded.is_some() { 0 } else { hidden },
-            coded: coded.unwrap_or(0),
-            width: word(inter),
-            weighted: 1,
-            limit: d.swiglu_limit,
-            round: u32::from(round),
-            slices: word(slices),
-            pad: 0,
-        };
-        let grid = [word(n + routes), word(slices)];
-        self.queue.push(self.kernels.swiglu, &args, grid)?;
-        let x = if shared { self.work.hidden_up.at } else { hidden };
-        if shared {
-            self.parts.gather(&mut self.queue, hidden, (n + routes, inter), (x, d.inter))?;
-        }
-
-        let (width, stride) = (d.inter, d.inter);
-        let input = Input { x, width, stride, rows: n + routes, round: true, kept: false };
+        self.leaving(left, |ops| {
+            for turn in ops.turns(groups) {
+                let used = ops.used(&turn, routed_in.fetched.as_ref(), n, false)?;
+                let queue = &mut ops.queue;
+                ops.products.experts_both(queue, &ready, &routed_in, used, place_rows, outs)?;
+                known &= queue.last().is_some_and(is_in_turn);
+            }
+            Ok(())
+        })?;
+        let coded = self.coded_hidden(layer);
         let ready = match coded {
-            Some(coded) => Ready { input, codes: 0, scales: 0, coded, plain: 0, beside: false },
-            None => self.products.ready(&mut self.queue, Of::Other, 0, input, &weights)?,
+            Some(at) => {
+                self.swiglu(n..n + routes, n, coded)?;
+                self.hidden_rows(n..n + routes, n, at)
+            }
+            None => self.gathered_hidden(n, routes, &[&routed_down, &shared_down])?,
         };
-        let shared_out = self.work.shared_row(self.work.expert_out, n);
         let routed_out = self.work.routed_row(self.work.expert_out);
         let out = Out { at: routed_out, stride: self.own.hidden, round };
-        let routed = ready.part(n, routes);
+        let routed = if coded.is_some() { ready } else { ready.part(n, routes) };
         for turn in self.turns(groups) {
             let used = self.used(&turn, routed_down.fetched.as_ref(), n, known)?;
             self.products.experts(&mut self.queue, &routed, &routed_down, used, 0, out)?;
         }
-        let out = Out { at: shared_out, ..out };
-        self.products.dense(&mut self.queue, &ready.part(0, n), &shared_down, out)?;
-        if shared {
+        if coded.is_none() {
+            self.shared_down(layer, &ready.part(0, n))?;
+        }
+        if inter < d.inter {
             return self.sum_experts(&rows, ffn.topk);
         }
         // The sum of the experts waits for the streams' expansion, which may take it along.
         self.pending = Some(Pending { rows, experts: Some(ffn.topk) });
         Ok(())
+    }
+
+    /// The rows of SwiGLU of all experts, shared ones first, whole and in the form that these weights take.
+    fn gathered_hidden(
+        &mut self,
+        shared: usize,
+        routes: usize,
+        weights: &[&dyn Takes],
+    ) -> Result<Ready, OpsError> {
+        self.swiglu(0..shared + routes, shared, None)?;
+        let (own, width) = (self.own.inter, self.spec.dims.inter);
+        let hidden = self.work.shared_row(self.work.hidden, shared);
+        let rows = shared + routes;
+        let x = if own < width { self.work.hidden_up.at } else { hidden };
+        if own < width {
+            self.parts.gather(&mut self.queue, hidden, (rows, own), (x, width))?;
+        }
+        let input = Input { x, width, stride: width, rows, round: true, kept: false };
+        self.products.ready(&mut self.queue, Of::Other, 0, input, weights)
     }
 
     /// The groups of used experts in turns: as many as there are places for, where they stay on the host.
@@ -217,6 +298,8 @@ impl GpuOps {
     /// `y =` the experts of the last [`GpuOps::experts_step`] added up.
     pub(crate) fn sum_experts(&mut self, rows: &Rows, topk: usize) -> OpsResult {
         let (n, width, whole) = (rows.len(), self.own.hidden, self.spec.dims.hidden);
+        // The shared experts may still be aside.
+        self.queue.join();
         let (y, parts, work) = (self.work.y.row(rows.start), self.parts, &self.work);
         let args = SumExpertsArgs {
             routed: work.routed_row(work.expert_out),

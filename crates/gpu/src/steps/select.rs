@@ -12,10 +12,11 @@ use crate::ops::GpuOps;
 use crate::products::word;
 use crate::rows::{Of, Out};
 use crate::state::Source;
+use crate::steps::attention::ASIDE;
 use crate::wide::Select;
 
-/// Processors that the queries' product leaves to the choice beside it.
-const LEFT: u32 = 4;
+/// Of how many processors the queries' product leaves one to the choice beside it.
+const LEFT: u32 = 8;
 
 /// How a layer's choice relates to the candidate blocks.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,35 +33,35 @@ impl GpuOps {
     /// The layer's queries too, which are made beside the choice.
     pub(crate) fn select_step(&mut self, layer: usize, rows: Rows) -> OpsResult {
         self.check_rows("select", &rows)?;
-        self.beside(|ops| ops.index_queries(layer, &rows))?;
+        self.index_queries(layer, &rows)?;
         self.beside(|ops| {
             ops.keys_aside = true;
             ops.queue.go_aside(true);
             ops.select(layer, rows.clone())
         })?;
+        self.leaving(self.products.width() / LEFT, |ops| ops.queries(layer, &rows))
+    }
+
+    /// The weights of the indexer's heads, of rows that are not taken before the choice: aside.
+    pub(crate) fn index_weights(&mut self, layer: usize, rows: &Rows) -> OpsResult {
+        let Some((_, weights)) = self.weights.layers[layer].indexer else { return Ok(()) };
+        let (stride, round) = (self.spec.dims.index_heads, self.spec.numerics.round_stores);
+        let x = self.x(rows);
+        let x = self.products.ready(&mut self.queue, Of::X, rows.start, x, &[&weights])?;
         self.beside(|ops| {
-            if ops.queue.is_taped() {
-                let groups = ops.products.width().saturating_sub(LEFT).max(1);
-                ops.products.set_width(groups);
-            }
-            ops.queries(layer, &rows)
+            ops.go_aside(ASIDE);
+            let out = Out { at: ops.work.index_w.row(rows.start), stride, round };
+            ops.products.dense(&mut ops.queue, &x, &weights, out)
         })
     }
 
-    /// What is scored: the indexer's queries, and its heads' weights aside.
+    /// The indexer's queries.
     fn index_queries(&mut self, layer: usize, rows: &Rows) -> OpsResult {
-        let Some((wq_b, weights)) = self.weights.layers[layer].indexer else { return Ok(()) };
+        let Some((wq_b, _)) = self.weights.layers[layer].indexer else { return Ok(()) };
         let (d, round) = (&self.spec.dims, self.spec.numerics.round_stores);
-        let (index_heads, width) = (d.index_heads, d.index_heads * d.index_dim);
-        let (x, qr) = (self.x(rows), self.qr(rows));
-        let x = self.products.ready(&mut self.queue, Of::X, rows.start, x, &[&weights])?;
+        let width = d.index_heads * d.index_dim;
+        let qr = self.qr(rows);
         let qr = self.products.ready(&mut self.queue, Of::Qr, rows.start, qr, &[&wq_b])?;
-        let groups = self.products.width();
-        self.go_aside();
-        let out = Out { at: self.work.index_w.row(rows.start), stride: index_heads, round };
-        self.products.dense(&mut self.queue, &x, &weights, out)?;
-        self.queue.go_aside(false);
-        self.products.set_width(groups);
         let out = Out { at: self.work.index_q.row(rows.start), stride: width, round };
         self.products.dense(&mut self.queue, &qr, &wq_b, out)
     }

@@ -407,6 +407,8 @@ template <u32 F, u32 U, u32 LEAST, u32 MOST> DEVICE void few(const TileArgs& arg
     const FewParts parts{part_words, group_words};
 
     const bool asks = reads && LANE % 32u == 0 && shape.own == 0, waits = args.groups && !args.known;
+    // Whether the rows are there before the weights are asked for, behind all of which they would wait.
+    const bool rows_there = waits || args.beside;
     if (asks) {
 #pragma unroll 1
         for (u32 i = 0; i < count; i++) {
@@ -420,7 +422,6 @@ template <u32 F, u32 U, u32 LEAST, u32 MOST> DEVICE void few(const TileArgs& arg
     }
     const u64 policy = read_once();
     if (waits) wait_for_launches_before();
-    // Rows that are there come before the weights: they would wait behind all of those.
     const bool at_once = waits && few_same_row(args);
     if (at_once) few_rows<F, E, FEW_LANES>(args, shape.steps, FewPart{0, 0, 1u}, places.rows, places.powers, places.wide);
     const u32 all = args.groups ? few_parts<1u, FEW_LANES>(args, part_words, group_words, counts) : args.groups_max * parts_of_rows(args);
@@ -430,7 +431,7 @@ template <u32 F, u32 U, u32 LEAST, u32 MOST> DEVICE void few(const TileArgs& arg
     u32 own = first < end ? first / shape.tiles : 0;
     FewPart part = {0, 0, 0};
     if (first < end) part = part_of<1u>(args, parts, own);
-    if (waits && !at_once) few_rows<F, E, FEW_LANES>(args, shape.steps, part, places.rows, places.powers, places.wide);
+    if (rows_there && !at_once) few_rows<F, E, FEW_LANES>(args, shape.steps, part, places.rows, places.powers, places.wide);
     FewReader reader{end, end, end, 0, 0, 0, 0, 0};
     if (asks && first < end) {
         reader.part = own;
@@ -440,6 +441,8 @@ template <u32 F, u32 U, u32 LEAST, u32 MOST> DEVICE void few(const TileArgs& arg
 #pragma unroll 1
         for (u32 i = 0; i < count; i++) read_on<F, U>(reader, args, shape, parts, ring, i, policy);
     }
+    // A lane that waits for launches holds up its warp, which may still have to ask.
+    __syncwarp();
     if (!waits && !args.beside) wait_for_launches_before();
     // What starts from here on finds all that was there before this launch, or before the one that it runs beside.
     dependents_may_start();
@@ -454,7 +457,7 @@ template <u32 F, u32 U, u32 LEAST, u32 MOST> DEVICE void few(const TileArgs& arg
         // The team's stages up to the part's end.
         const u32 last = least(end, (own + 1u) * shape.tiles), from = at + shape.side, before = own * shape.tiles;
         const u32 turns_end = begin + (from < last ? (last - from + shape.teams - 1u) / shape.teams * shape.turns : 0u);
-        if (at > first || !waits) {
+        if (at > first || !rows_there) {
             if (at > first) __syncthreads();
             few_rows<F, E, FEW_LANES>(args, shape.steps, part, places.rows, places.powers, places.wide);
         }
@@ -481,6 +484,7 @@ template <u32 F, u32 U, u32 LEAST, u32 MOST> DEVICE void few(const TileArgs& arg
         at = last;
     }
     // What waits for this launch waits for the one beside it.
+    __syncwarp();
     if (args.beside) wait_for_launches_before();
 }
 

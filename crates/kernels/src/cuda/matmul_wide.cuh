@@ -207,8 +207,9 @@ template <u32 F, u32 E> DEVICE void wide(const TileArgs& args) {
     else __syncthreads();
     const FewTiles all = few_tiles(count, tiles, GROUP_X, GROUPS_X, 1u);
     if (brings) {
+        // One lane: another that waited for launches would hold up the warp.
         if (lane == 0 && warpgroup < args.chunk) wide_bring<F>(args, steps, tiles, parts, all, places, warpgroup, waits);
-        else wide_lets(args, waits);
+        __syncwarp();
     } else {
         wide_lets(args, waits);
         WideTurn turn = {0, 0};
@@ -242,6 +243,7 @@ template <u32 F, u32 E> DEVICE void wide(const TileArgs& args) {
         }
     }
     // What waits for this launch waits for the one beside it.
+    __syncwarp();
     if (args.beside) wait_for_launches_before();
 }
 

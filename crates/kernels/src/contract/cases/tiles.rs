@@ -20,6 +20,8 @@ pub fn cases() -> Vec<Case> {
         cases.push(product(kind, (3, 72), 17, By::Some));
         // So many tiles that each group has several.
         cases.push(product(kind, (6, 840), 2, By::Few));
+        // So few that two warpgroups share each, and some groups have two.
+        cases.push(product(kind, (6, 90), 3, By::Few));
         cases.push(product(kind, (5, 136), 140, By::Many));
         cases.push(grouped(kind, By::Few));
         cases.push(grouped(kind, By::Some));
@@ -32,6 +34,8 @@ pub fn cases() -> Vec<Case> {
     for kind in [format::FP8, format::BF16] {
         cases.push(product(kind, (1, 24), 5, By::Eight));
         cases.push(product(kind, (9, 72), 8, By::Eight));
+        // So many tiles that each warpgroup takes its own.
+        cases.push(product(kind, (2, 136), 5, By::Eight));
         cases.push(product(kind, (70, 24), 6, By::Eight));
         cases.push(each(kind, By::Eight));
     }
