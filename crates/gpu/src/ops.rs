@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use finback_kernels::args::HyperNormArgs;
 use finback_kernels::device::Findings;
+use finback_kernels::manifest::Kernel;
 use finback_kernels::tape::Tape;
 use finback_ops::{
     Adjust, Frequencies, Keep, Limits, ModelSpec, Ops, OpsError, OpsResult, Penalties, Rows,
@@ -35,6 +37,8 @@ pub struct GpuOps {
     pub(crate) own: Own,
     /// What the streams are still to be expanded by.
     pub(crate) pending: Option<Pending>,
+    /// What the next site takes, still to be made.
+    pub(crate) factors: Option<Factors>,
     /// Whether a layer's keys or picks may still be made aside.
     pub(crate) keys_aside: bool,
     /// The places of experts that stay on the host.
@@ -66,6 +70,16 @@ pub(crate) struct Pending {
     pub rows: Rows,
     /// Experts of a row whose outputs are still to be added up; `None` where `y` is there.
     pub experts: Option<usize>,
+}
+
+/// The launch that makes pre, post and comb from a site's mix.
+pub(crate) struct Factors {
+    /// `hyper_norm`.
+    pub kernel: &'static Kernel,
+    /// Its arguments.
+    pub args: HyperNormArgs,
+    /// Rows, a group each.
+    pub rows: u32,
 }
 
 impl GpuOps {
@@ -104,6 +118,7 @@ impl GpuOps {
         self.products.begin();
         // What is not read any more need not be expanded.
         self.pending = None;
+        self.factors = None;
         let compressed = compressed.then_some(&self.compressed_frequencies);
         let (angles, mut writes) = self.batch.begin(spans, &self.window_frequencies, compressed);
         self.turned = Some(angles);

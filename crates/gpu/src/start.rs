@@ -282,6 +282,7 @@ impl GpuOps {
             wide,
             parts,
             pending: None,
+            factors: None,
             turned: None,
             keys_aside: false,
             hosted,

@@ -1,6 +1,6 @@
 //! Every weight of a model in device memory.
 
-use finback_ops::{Expert, Hyper, LayerSpec, Linear, ModelSpec, OpsError};
+use finback_ops::{Expert, Hyper, LayerSpec, Linear, ModelSpec, OpsError, Site};
 
 use crate::hosted::{IN, OUT};
 use crate::linear::{Grouped, Joined, Stack, Stacks, Takes, Weight};
@@ -59,19 +59,29 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// Whether a weight takes the inputs of the sublayer before attention (0) or of the experts (1) from
-    /// rows of f32: tiles take bf16.
-    pub fn reads_f32(&self, site: usize) -> bool {
+    /// Whether a weight takes the inputs of a site's sublayer from rows of f32: tiles take bf16 or codes.
+    pub fn reads_f32(&self, site: Site) -> bool {
         let mut takes: Vec<&dyn Takes> = match site {
-            0 => vec![&self.latents],
-            _ => vec![&self.gate, &self.shared_in, &self.routed_in],
+            Site::Attention => vec![&self.latents],
+            Site::Ffn => vec![&self.gate, &self.shared_in, &self.routed_in],
         };
-        if site == 0 {
+        if site == Site::Attention {
             takes.extend(self.compressor.iter().map(|compressor| compressor.raw.takes()));
             takes.extend(self.indexer.iter().map(|(_, weights)| weights as &dyn Takes));
         }
-        takes.iter().flat_map(|weight| weight.takes()).any(|(_, tiled)| !tiled)
+        any_reads_f32(&takes)
     }
+
+    /// Whether any weight takes the queries' latent as f32.
+    pub fn reads_f32_latent(&self) -> bool {
+        let mut takes: Vec<&dyn Takes> = vec![&self.wq_b];
+        takes.extend(self.indexer.iter().map(|(wq_b, _)| wq_b as &dyn Takes));
+        any_reads_f32(&takes)
+    }
+}
+
+fn any_reads_f32(weights: &[&dyn Takes]) -> bool {
+    weights.iter().flat_map(|weight| weight.takes()).any(|(_, tiled)| !tiled)
 }
 
 /// A hyper-connection site.

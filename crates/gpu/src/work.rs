@@ -28,7 +28,9 @@ pub struct Work {
     pub x: Buf,
     /// The sublayer's output, `hidden`.
     pub y: Buf,
-    /// `q_rank`.
+    /// The queries' latent as it is projected, `q_rank`.
+    pub latent: Buf,
+    /// The same normed, where a weight takes it as f32.
     pub qr: Buf,
     /// Queries, then attention's output: `heads * head_dim`, of this device's heads.
     pub q: Buf,
@@ -150,6 +152,7 @@ impl Work {
             mix: f(n, (2 + d.hc) * d.hc)?,
             x: f(n, d.hidden)?,
             y: f(n, d.hidden)?,
+            latent: f(n, d.q_rank)?,
             qr: f(n, d.q_rank)?,
             q: f(n, own.heads * d.head_dim)?,
             kv: f(n, d.head_dim)?,

@@ -27,6 +27,7 @@ SPACES = """
 #define SHARED_REF(T) __local T*
 #define ARGS_REF(T) __constant T&
 #define UNROLL
+#define ROLLED
 #define SHARED(T, name, count) __local T name[count]
 typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32; typedef int i32;
 typedef unsigned long u64; typedef long i64;

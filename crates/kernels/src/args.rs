@@ -253,7 +253,7 @@ args! {
         x: addr, plain: addr, rounded: addr,
         width: u32, hc: u32, slices: u32, iterations: u32, round: u32,
         eps: f32, hc_eps: f32, scale_pre: f32, scale_post: f32, scale_comb: f32,
-        kept: u32, first: u32,
+        kept: u32, first: u32, known: u32, pad: u32,
     }
     /// `cuda/attend.cuh` and `attend_many.cuh`, the three kernels.
     TileAttendArgs {
@@ -280,7 +280,7 @@ args! {
     JoinArgs { parts: addr, out: addr, rows: u32, count: u32, width: u32, stride: u32 }
     /// `latents.h`, `finish_latents`.
     LatentsArgs {
-        qr: addr, q_norm: addr, plain: addr, coded: addr, kv: addr, kv_norm: addr,
+        qr: addr, normed: addr, q_norm: addr, plain: addr, coded: addr, kv: addr, kv_norm: addr,
         cos: addr, sin: addr, out: addr,
         rank: u32, dim: u32, pairs: u32, round: u32, eps: f32, pad: u32,
     }

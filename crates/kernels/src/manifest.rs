@@ -20,7 +20,7 @@ pub const ROUTE_EXPERTS: usize = 1024;
 /// Most routed experts of a row.
 pub const ROUTE_TOPK: usize = 16;
 /// Most rows, routes and scores of `route_few`.
-pub const ROUTE_FEW: (usize, usize, usize) = (8, 128, 4096);
+pub const ROUTE_FEW: (usize, usize, usize) = (8, 128, 3072);
 
 /// A kernel.
 #[derive(Debug, Clone, Copy)]

@@ -1,6 +1,7 @@
 //! Attention's steps: projections, compression, the attention itself, the output projection.
 
 use finback_kernels::args::{AttendArgs, CompressedArgs, LatentsArgs, RmsnormArgs, TileAttendArgs};
+use finback_kernels::manifest::SLICE;
 use finback_kernels::tiles::is_in_turn;
 use finback_ops::{OpsResult, Rows};
 
@@ -45,13 +46,13 @@ impl GpuOps {
         self.products.dense(&mut self.queue, &ready, &wq_b, out)
     }
 
-    /// The projected latents of a layer's rows, in `kv` and `qr`.
+    /// The projected latents of a layer's rows, in `kv` and `latent`.
     pub(crate) fn latents(&mut self, layer: usize, rows: &Rows) -> OpsResult {
         let joined = self.weights.layers[layer].latents;
         let (d, round) = (&self.spec.dims, self.spec.numerics.round_stores);
         let outs = [
             Out { at: self.work.kv.row(rows.start), stride: d.head_dim, round },
-            Out { at: self.work.qr.row(rows.start), stride: d.q_rank, round },
+            Out { at: self.work.latent.row(rows.start), stride: d.q_rank, round },
         ];
         let input = self.x(rows);
         let ready = self.products.ready(&mut self.queue, Of::X, rows.start, input, &[&joined])?;
@@ -78,8 +79,10 @@ impl GpuOps {
             }
         }
         let width = finback_numerics::rows::window_bytes(dim) as u64;
+        let reads = self.weights.layers[layer].reads_f32_latent();
         let args = LatentsArgs {
-            qr: q_norm.map_or(0, |_| self.work.qr.row(rows.start)),
+            qr: q_norm.map_or(0, |_| self.work.latent.row(rows.start)),
+            normed: if reads { self.work.qr.row(rows.start) } else { 0 },
             q_norm: q_norm.unwrap_or(0),
             plain: forms[0],
             coded: forms[1],
@@ -95,8 +98,8 @@ impl GpuOps {
             eps: d.eps,
             pad: 0,
         };
-        let grid = [word(rows.len()), 1 + u32::from(q_norm.is_some())];
-        self.queue.push(self.kernels.finish_latents, &args, grid)
+        let slices = word(dim.div_ceil(SLICE) + q_norm.map_or(0, |_| rank.div_ceil(SLICE)));
+        self.queue.push(self.kernels.finish_latents, &args, [word(rows.len()), slices])
     }
 
     pub(crate) fn compress_step(&mut self, layer: usize, rows: Rows) -> OpsResult {
@@ -344,8 +347,7 @@ impl GpuOps {
         self.grouped_whole(&ready, &wo_a, z_width, out)?;
         let x = self.work.z.row(rows.start);
         let input = Input { x, width: z_width, stride: z_width, rows: n, round: true, kept: false };
-        // A launch that waits for what is aside does not start early: this one loses the least by it.
-        self.queue.join();
+        self.make_factors()?;
         let ready = self.products.ready(&mut self.queue, Of::Other, 0, input, &[&wo_b])?;
         let out = Out { at: self.work.y.row(rows.start), stride: d.hidden, round };
         self.dense_whole(&ready, &wo_b, d.hidden, out)

@@ -4,11 +4,12 @@ use finback_kernels::args::{
     EmbedArgs, EngramGateArgs, EngramGatherArgs, HyperInArgs, HyperMixArgs, HyperNormArgs,
     HyperOutArgs, TapArgs,
 };
+use finback_kernels::tiles::is_in_turn;
 use finback_numerics::fp8::E8M0_NAN;
 use finback_ops::{EngramLayer, Format, OpsError, OpsResult, Rows, Site, look_back};
 
 use crate::linear::index;
-use crate::ops::{GpuOps, Pending};
+use crate::ops::{Factors, GpuOps, Pending};
 use crate::products::{by_slice, word};
 use crate::rows::{Input, Of, Out};
 use crate::wide::Mix;
@@ -133,13 +134,10 @@ impl GpuOps {
 
     pub(crate) fn hyper_in_step(&mut self, layer: usize, site: Site, rows: Rows) -> OpsResult {
         self.check_rows("hyper_in", &rows)?;
-        let which = match site {
-            Site::Attention => 0,
-            Site::Ffn => 1,
-        };
+        let which = usize::from(site == Site::Ffn);
         let sliced = self.weights.layers[layer].sites[which].mix.format == Format::F32;
         if let Some(mix) = self.wide.mix.filter(|_| sliced) {
-            return self.hyper_in_slices(layer, which, rows, &mix);
+            return self.hyper_in_slices(layer, site, rows, &mix);
         }
         self.expand_pending()?;
         let spec = self.spec.clone();
@@ -179,7 +177,7 @@ impl GpuOps {
     }
 
     /// [`GpuOps::hyper_in_step`] over slices, which expands the streams where that is still to be done.
-    fn hyper_in_slices(&mut self, layer: usize, site: usize, rows: Rows, mix: &Mix) -> OpsResult {
+    fn hyper_in_slices(&mut self, layer: usize, which: Site, rows: Rows, mix: &Mix) -> OpsResult {
         let pending = self.pending.take_if(|pending| pending.rows == rows);
         self.expand_pending()?;
         let spec = self.spec.clone();
@@ -188,8 +186,8 @@ impl GpuOps {
         let [plain, rounded] = self.products.make_both(Of::X, rows.clone(), d.hidden);
         let x = work.x.row(rows.start);
         let collapsed = if mix.tiled { plain } else { x };
-        let reads = self.weights.layers[layer].reads_f32(site);
-        let site = &self.weights.layers[layer].sites[site];
+        let reads = self.weights.layers[layer].reads_f32(which);
+        let site = &self.weights.layers[layer].sites[usize::from(which == Site::Ffn)];
         let round = u32::from(spec.numerics.round_stores);
         let experts = pending.as_ref().and_then(|pending| pending.experts);
         let each = mix.rows_each(n, self.products.width());
@@ -241,15 +239,30 @@ impl GpuOps {
             scale_comb,
             kept: u32::from(mix.tiled),
             first: 0,
+            known: 0,
+            pad: 0,
         };
         if !self.queue.is_taped() {
             return self.queue.push(mix.norm, &args, [word(n), 1 + norms]);
         }
-        // What the next site takes is made beside this one's sublayer.
-        self.queue.go_aside(true);
-        self.queue.push(mix.norm, &args, [word(n), 1])?;
-        self.queue.go_aside(false);
+        // What the next site takes is made beside this one's sublayer: attention's output says where, experts have launches
+        // aside anyway.
+        if which == Site::Attention {
+            self.factors = Some(Factors { kernel: mix.norm, args, rows: word(n) });
+        } else {
+            self.queue.go_aside(true);
+            self.queue.push(mix.norm, &args, [word(n), 1])?;
+            self.queue.go_aside(false);
+        }
         self.queue.push(mix.norm, &HyperNormArgs { first: 1, ..args }, [word(n), norms])
+    }
+
+    /// What the next site takes, where it is still to be made.
+    pub(crate) fn make_factors(&mut self) -> OpsResult {
+        let Some(Factors { kernel, args, rows }) = self.factors.take() else { return Ok(()) };
+        // A product does not write what it is made from, so it may be made beside the last one.
+        let known = self.queue.last().is_some_and(is_in_turn).into();
+        self.queue.push(kernel, &HyperNormArgs { known, ..args }, [rows, 1])
     }
 
     /// The streams' expansion waits for the next step, which may do it on its way.
@@ -264,6 +277,7 @@ impl GpuOps {
 
     /// Expands the streams where that is still to be done.
     pub(crate) fn expand_pending(&mut self) -> OpsResult {
+        self.make_factors()?;
         let Some(Pending { rows, experts }) = self.pending.take() else { return Ok(()) };
         if let Some(topk) = experts {
             self.sum_experts(&rows, topk)?;

@@ -182,15 +182,19 @@ DEVICE float one_over(float sum, float sink, float top) {
     return 1.0f / (sum + (PLANTED(FAULT_ATTEND_NO_SINK) ? 0.0f : exp_fast(sink - top)));
 }
 
-// The weights of one head from its scores, lane l's being keys l, l + 32, .. and minus infinity where there
-// is no key; lane i keeps what the sums before the i-th 32 keys are multiplied by. Gives 1 / the divisor.
-DEVICE float tile_weights(float* s, float sink, float& shrink) {
+// The weights of one head from its scores of so many 32 keys, lane l's being keys l, l + 32, .. and minus infinity where
+// there is no key; lane i keeps what the sums before the i-th 32 keys are multiplied by. Gives 1 / the divisor.
+DEVICE float tile_weights(float* s, u32 tiles, float sink, float& shrink) {
     float top = first_top(sink), sum = 0.0f, most[TILE_KEYS / 32u];
     // None of these waits for another.
 #pragma unroll
-    for (u32 i = 0; i < TILE_KEYS / 32u; i++) most[i] = score_of(WARP_MAX(rank_of(s[i])));
+    for (u32 i = 0; i < TILE_KEYS / 32u; i++) {
+        if (i % 4u == 0 && i >= tiles) break;
+        most[i] = score_of(WARP_MAX(rank_of(s[i])));
+    }
 #pragma unroll
     for (u32 i = 0; i < TILE_KEYS / 32u; i++) {
+        if (i % 4u == 0 && i >= tiles) break;
         const float by = rise(top, most[i]);
         s[i] = exp_fast(s[i] - top);
         float part = s[i] + SHUFFLE_XOR(s[i], 1u);
@@ -363,14 +367,20 @@ CUDA_KERNEL_AHEAD(tile_attend_mix, TileAttendArgs, 512, 2) {
         u32* to = weights + weight_at(warp, lane);
         float s[TILE_KEYS / 32u];
 #pragma unroll
-        for (u32 i = 0; i < TILE_KEYS / 32u; i++)
+        for (u32 i = 0; i < TILE_KEYS / 32u; i++) {
+            // Keys come in fours of 32: past the last there is nothing to weigh.
+            if (i % 4u == 0 && i >= tiles) break;
             s[i] = i * 32u + lane < keys_until(keys, i * 32u) ? from[i * 32u] : -infinity();
+        }
         float shrink = 1.0f;
-        const float all = tile_weights(s, sink, shrink);
+        const float all = tile_weights(s, tiles, sink, shrink);
         if (lane < TILE_KEYS / 32u) shrinks[lane * 16u + warp] = shrink;
         if (lane == 0) divisor[warp] = all;
 #pragma unroll
-        for (u32 i = 0; i < TILE_KEYS / 32u; i++) to[i * 32u] = split_weight(s[i]);
+        for (u32 i = 0; i < TILE_KEYS / 32u; i++) {
+            if (i % 4u == 0 && i >= tiles) break;
+            to[i * 32u] = split_weight(s[i]);
+        }
     }
     __syncthreads();
     // Eight channels for each of eight warps; a load brings the operands of two steps.

@@ -16,6 +16,8 @@
 // Lanes from here on add, and from there on read.
 #define FEW_ADDERS 256u
 #define FEW_READERS 320u
+// Bytes that a group has on their way while it fills its rings.
+#define FEW_AHEAD 32768u
 // From one row's 16 parts of a step to the next's, so that a warp's stores meet no bank twice.
 #define FEW_APART 20u
 
@@ -88,10 +90,9 @@ template <u32 F> DEVICE void read_where(FewReader& r, const TileArgs& args, cons
     r.from = weight + u64(r.scale) * step_bytes<F>();
     r.scales = weight + u64(shape.tiles) * shape.steps * step_bytes<F>();
 }
-// Asks for the next stage of the team, if there is one.
+// Asks for the next stage of the team.
 template <u32 F, u32 U>
 DEVICE void read_on(FewReader& r, const TileArgs& args, const FewShape& shape, const FewParts& parts, const FewRing& ring, u32 stage, u64 policy) {
-    if (r.tile >= r.end) return;
     const u32 count = least(few_steps<U>(), shape.steps - r.turn * few_steps<U>()), bytes = count * step_bytes<F>(), signal = ring.full + stage * 8u;
     const u32 scale_bytes = scaled<F>() ? (r.scale % 4u + count + 3u) / 4u * 16u : 0u;
     signal_expect(signal, bytes + scale_bytes);
@@ -136,6 +137,7 @@ template <u32 E, u32 LANES> DEVICE u32 few_parts(const TileArgs& args, u16* part
     }
 #pragma unroll
     for (u32 i = 0; i < EACH; i++)
+#pragma unroll 1
         for (u32 j = 0; j < own[i]; j++) parts[before++] = u16((LANE * EACH + i) | (j << 9));
     __syncthreads();
     return all;
@@ -299,6 +301,23 @@ DEVICE void go_on(FewTurn& turn, const FewRing& ring, u32 by) {
     turn.turned ^= 1u;
 }
 
+// Brings a team's stages of all parts; one lane. What it asks for ahead comes little by little: all of it at once would
+// stand before what other launches wait for.
+template <u32 F, u32 U>
+DEVICE void few_bring(const TileArgs& args, const FewShape& shape, const FewParts& parts, const FewRing& ring, u32 first, u32 end) {
+    const u64 policy = read_once();
+    const u32 part = first / shape.tiles, apart = most(FEW_AHEAD / shape.teams / few_stage<F, U>(), 1u);
+    FewReader reader{first + shape.side, least(end, (part + 1u) * shape.tiles), end, part, 0, 0, 0, 0};
+    read_where<F>(reader, args, shape, parts);
+    FewTurn turn = {0, 0, 1u};
+#pragma unroll 1
+    for (; reader.tile < end; go_on(turn, ring, 1u)) {
+        if (turn.at >= ring.count) signal_wait(ring.free + turn.stage * 8u, turn.turned);
+        else if (turn.at >= apart) signal_wait(ring.full + (turn.at - apart) * 8u, 0u);
+        read_on<F, U>(reader, args, shape, parts, ring, turn.stage, policy);
+    }
+}
+
 // A warpgroup has two places for parts, of each a signal that they are there, and behind these one that they were added.
 // A warpgroup's stages of a part of the rows, from the team's `begin` on, whose tile is `first` of the weight, to `end`.
 template <u32 F, u32 U, u32 R>
@@ -359,8 +378,7 @@ DEVICE void few_add_all(const TileArgs& args, const FewShape& shape, const FewPa
         const float* parts = places.parts + (owner * 2u + place) * few_steps<U>() * R * FEW_APART;
         signal_wait(signal, before / 2u % 2u);
         const bool more = own + 1u < shape.turns;
-        if (more) few_add<F, U, R>(sums, places, parts, own * few_steps<U>(), few_steps<U>(), part.rows, pair, lanes);
-        else few_add<F, U, R>(sums, places, parts, own * few_steps<U>(), tail, part.rows, pair, lanes);
+        few_add<F, U, R>(sums, places, parts, own * few_steps<U>(), more ? few_steps<U>() : tail, part.rows, pair, lanes);
         warp_arrives(signal + 16u);
         if (++turn.stage == shape.team) {
             turn.stage = 0;
@@ -407,8 +425,6 @@ template <u32 F, u32 U, u32 LEAST, u32 MOST> DEVICE void few(const TileArgs& arg
     const FewParts parts{part_words, group_words};
 
     const bool asks = reads && LANE % 32u == 0 && shape.own == 0, waits = args.groups && !args.known;
-    // Whether the rows are there before the weights are asked for, behind all of which they would wait.
-    const bool rows_there = waits || args.beside;
     if (asks) {
 #pragma unroll 1
         for (u32 i = 0; i < count; i++) {
@@ -420,68 +436,52 @@ template <u32 F, u32 U, u32 LEAST, u32 MOST> DEVICE void few(const TileArgs& arg
             signal_new(there + (shape.side * shape.team * 4u + i) * 8u, (i % 4u < 2u ? 4u : shape.team) * WARP_ARRIVALS);
         signals_made();
     }
-    const u64 policy = read_once();
     if (waits) wait_for_launches_before();
+    // Where rows are there before the weights are asked for they come first, behind all of which they would wait.
     const bool at_once = waits && few_same_row(args);
-    if (at_once) few_rows<F, E, FEW_LANES>(args, shape.steps, FewPart{0, 0, 1u}, places.rows, places.powers, places.wide);
-    const u32 all = args.groups ? few_parts<1u, FEW_LANES>(args, part_words, group_words, counts) : args.groups_max * parts_of_rows(args);
+    if (at_once && !reads) few_rows<F, E, FEW_READERS>(args, shape.steps, FewPart{0, 0, 1u}, places.rows, places.powers, places.wide);
+    u32 all = args.groups_max * parts_of_rows(args);
+    if (args.groups) all = few_parts<1u, FEW_LANES>(args, part_words, group_words, counts);
+    else __syncthreads();
     const FewTiles tiles = few_tiles(all, shape.tiles, GROUP_X, GROUPS_X, shape.teams);
     const u32 first = tiles.first, end = tiles.end;
-    // The tiles of one part of the rows at a time; the first is known before what is waited for.
-    u32 own = first < end ? first / shape.tiles : 0;
-    FewPart part = {0, 0, 0};
-    if (first < end) part = part_of<1u>(args, parts, own);
-    if (rows_there && !at_once) few_rows<F, E, FEW_LANES>(args, shape.steps, part, places.rows, places.powers, places.wide);
-    FewReader reader{end, end, end, 0, 0, 0, 0, 0};
-    if (asks && first < end) {
-        reader.part = own;
-        reader.last = least(end, (reader.part + 1u) * shape.tiles);
-        reader.tile = first + shape.side;
-        read_where<F>(reader, args, shape, parts);
-#pragma unroll 1
-        for (u32 i = 0; i < count; i++) read_on<F, U>(reader, args, shape, parts, ring, i, policy);
-    }
-    // A lane that waits for launches holds up its warp, which may still have to ask.
-    __syncwarp();
-    if (!waits && !args.beside) wait_for_launches_before();
-    // What starts from here on finds all that was there before this launch, or before the one that it runs beside.
-    dependents_may_start();
-
-    // Of a warpgroup how many stages it had before, of a warp that adds how many each of its team's had.
-    FewTurn turn = {0, 0, 0};
-    if (!adds && !reads) turn.at = turn.stage = shape.own;
-    u32 had = 0;
-    u32 begin = 0;
-    for (u32 at = first; at < end; own++) {
-        if (at > first) part = part_of<1u>(args, parts, own);
-        // The team's stages up to the part's end.
-        const u32 last = least(end, (own + 1u) * shape.tiles), from = at + shape.side, before = own * shape.tiles;
-        const u32 turns_end = begin + (from < last ? (last - from + shape.teams - 1u) / shape.teams * shape.turns : 0u);
-        if (at > first || !rows_there) {
-            if (at > first) __syncthreads();
-            few_rows<F, E, FEW_LANES>(args, shape.steps, part, places.rows, places.powers, places.wide);
-        }
-        copies_wait<0>();
-        copies_shown();
-        __syncthreads();
-#define FEW_ROWS(R)                                                                                                        \
-    {                                                                                                                      \
+    if (reads) {
+        // One lane: another that waited for launches would hold up the warp.
+        if (asks && first < end) few_bring<F, U>(args, shape, parts, ring, first, end);
+        __syncwarp();
+    } else {
+        if (!waits && !args.beside) wait_for_launches_before();
+        // What starts from here on finds all that was there before this launch, or before the one that it runs beside.
+        dependents_may_start();
+        // Of a warpgroup how many stages it had before, of a warp that adds how many each of its team's had.
+        FewTurn turn = {0, 0, 0};
+        if (!adds) turn.at = turn.stage = shape.own;
+        u32 had = 0, begin = 0;
+        // The tiles of one part of the rows at a time.
+        for (u32 own = first < end ? first / shape.tiles : 0, at = first; at < end; own++) {
+            const FewPart part = part_of<1u>(args, parts, own);
+            // The team's stages up to the part's end.
+            const u32 last = least(end, (own + 1u) * shape.tiles), from = at + shape.side, before = own * shape.tiles;
+            const u32 turns_end = begin + (from < last ? (last - from + shape.teams - 1u) / shape.teams * shape.turns : 0u);
+            if (at > first) team_meets(1u, FEW_READERS);
+            if (at > first || !at_once) few_rows<F, E, FEW_READERS>(args, shape.steps, part, places.rows, places.powers, places.wide);
+            copies_wait<0>();
+            copies_shown();
+            team_meets(1u, FEW_READERS);
+#define FEW_ROWS(R)                                                                                                           \
+    {                                                                                                                         \
         if (adds) few_add_all<F, U, R>(args, shape, part, there, places, from - before, turns_end, turn, had);                \
-        else few_multiply_all<F, U, R>(shape, ring, there + which * 32u, places, from - before, begin, turns_end, turn, had);  \
+        else few_multiply_all<F, U, R>(shape, ring, there + which * 32u, places, from - before, begin, turns_end, turn, had); \
     }
-        const u32 rows = few_places<E>(part.rows);
-        if (reads) {
-            for (; asks && turn.at < turns_end; go_on(turn, ring, 1u)) {
-                signal_wait(ring.free + turn.stage * 8u, turn.turned);
-                read_on<F, U>(reader, args, shape, parts, ring, turn.stage, policy);
-            }
-        } else if (LEAST == 8u) FEW_ROWS(8u)
-        else if (rows == 1u) FEW_ROWS(1u)
-        else if (rows == 2u) FEW_ROWS(2u)
-        else if (MOST == 4u || rows == 4u) FEW_ROWS(4u)
-        else FEW_ROWS(8u)
-        begin = turns_end;
-        at = last;
+            const u32 rows = few_places<E>(part.rows);
+            if (LEAST == 8u) FEW_ROWS(8u)
+            else if (rows == 1u) FEW_ROWS(1u)
+            else if (rows == 2u) FEW_ROWS(2u)
+            else if (MOST == 4u || rows == 4u) FEW_ROWS(4u)
+            else FEW_ROWS(8u)
+            begin = turns_end;
+            at = last;
+        }
     }
     // What waits for this launch waits for the one beside it.
     __syncwarp();

@@ -11,6 +11,8 @@
 #define WIDE_WORK 512u
 #define WIDE_LANES 640u
 #define WIDE_STAGES 8u
+// Stages of a warpgroup that are on their way while it fills its ring, of up to 8 rows.
+#define WIDE_AHEAD 2u
 
 // Steps of each tile in a stage: a copy of less than 2 KB costs as much.
 template <u32 F> DEVICE constexpr u32 wide_steps() { return step_bytes<F>() < 2048u ? 2u : 1u; }
@@ -143,7 +145,7 @@ DEVICE void wide_lets(const TileArgs& args, bool waited) {
 }
 
 // Brings warpgroup `own`'s stages of all parts; one lane.
-template <u32 F>
+template <u32 F, u32 E>
 DEVICE void wide_bring(const TileArgs& args, u32 steps, u32 tiles, const FewParts& parts, const FewTiles& all, const WidePlaces& places, u32 own, bool waited) {
     const u64 policy = read_once(), tile_bytes = u64(steps) * step_bytes<F>();
     WideTurn turn = {0, 1u};
@@ -157,6 +159,7 @@ DEVICE void wide_bring(const TileArgs& args, u32 steps, u32 tiles, const FewPart
                 const u32 bytes = least(wide_steps<F>(), steps - step) * step_bytes<F>(), signal = places.full + turn.stage * 8u;
                 if (asked == args.stages) wide_lets(args, waited);
                 asked++;
+                if (E == 1u && asked > WIDE_AHEAD && asked <= args.stages) signal_wait(places.full + (asked - 1u - WIDE_AHEAD) * 8u, 0u);
                 signal_wait(places.free + turn.stage * 8u, turn.parity);
                 signal_expect(signal, bytes * count);
                 for (u32 i = 0; i < count; i++)
@@ -208,7 +211,7 @@ template <u32 F, u32 E> DEVICE void wide(const TileArgs& args) {
     const FewTiles all = few_tiles(count, tiles, GROUP_X, GROUPS_X, 1u);
     if (brings) {
         // One lane: another that waited for launches would hold up the warp.
-        if (lane == 0 && warpgroup < args.chunk) wide_bring<F>(args, steps, tiles, parts, all, places, warpgroup, waits);
+        if (lane == 0 && warpgroup < args.chunk) wide_bring<F, E>(args, steps, tiles, parts, all, places, warpgroup, waits);
         __syncwarp();
     } else {
         wide_lets(args, waits);

@@ -596,6 +596,8 @@ struct HyperNormArgs {
     float scale_comb;
     u32 kept;
     u32 first;
+    u32 known;
+    u32 pad;
 };
 
 struct FillArgs {
@@ -618,7 +620,8 @@ struct ReadAllArgs {
 };
 
 struct LatentsArgs {
-    GLOBAL float* qr;
+    GLOBAL const float* qr;
+    GLOBAL float* normed;
     GLOBAL const float* q_norm;
     GLOBAL u16* plain;
     GLOBAL u8* coded;

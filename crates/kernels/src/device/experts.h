@@ -101,52 +101,50 @@ KERNEL(group_routes, GroupArgs) {
 
 #define ROUTE_ROWS 8u
 #define ROUTE_ROUTES 128u
-#define ROUTE_SCORES 4096u
+#define ROUTE_SCORES 3072u
 // Logits of a lane on their way at a time.
 #define ROUTE_EACH 8u
 // Scores of a lane at a time.
 #define ROUTE_TURN 3u
 
-// The choice of a row by one warp, a lane's experts at most N: leaves them in order of choice, and returns the
-// sum of their scores.
+// The choice of a row by one warp from its experts' ranks, a lane's experts at most N: leaves them in order of choice,
+// and returns the sum of their scores.
 template <u32 N>
-DEVICE float choose_few(ARGS_REF(RouteFewArgs) args, SHARED_REF(float) scores, SHARED_REF(float) bias, SHARED_REF(u32) chosen, u32 row, u32 lane) {
-    // A chosen expert's rank becomes 0, where no other's is: a NaN's is 1, of which there is no other.
-    u32 ranks[N];
+DEVICE float choose_few(SHARED_REF(float) scores, SHARED_REF(u32) ranks, SHARED_REF(u32) chosen, u32 first, u32 count, u32 to, u32 topk, u32 lane) {
+    u32 own[N];
     UNROLL
-    for (u32 i = 0; i < N; i++) {
-        const u32 e = i * 32u + lane;
-        const u32 rank = e < args.count ? rising(scores[row * args.count + e] + bias[e]) : 0;
-        ranks[i] = e < args.count && rank == 0 ? 1u : rank;
-    }
+    for (u32 i = 0; i < N; i++) own[i] = i * 32u + lane < count ? ranks[first + i * 32u + lane] : 0;
     float sum = 0.0f;
-    for (u32 place = 0; place < args.topk; place++) {
+    ROLLED
+    for (u32 place = 0; place < topk; place++) {
         u32 best = 0;
         UNROLL
-        for (u32 i = 0; i < N; i++) best = max_bits(best, ranks[i]);
+        for (u32 i = 0; i < N; i++) best = max_bits(best, own[i]);
         best = WARP_MAX(best);
         // Ties go to the lowest: the largest complement of a number.
         u32 name = 0;
         UNROLL
         for (u32 i = 0; i < N; i++) {
             const u32 e = i * 32u + lane;
-            if (ranks[i] == best) name = max_bits(name, PLANTED(FAULT_ROUTE_TIES_HIGH) ? e + 1u : ~e);
+            if (own[i] == best) name = max_bits(name, PLANTED(FAULT_ROUTE_TIES_HIGH) ? e + 1u : ~e);
         }
         name = WARP_MAX(name);
         const u32 expert = PLANTED(FAULT_ROUTE_TIES_HIGH) ? name - 1u : ~name;
+        // A chosen expert's rank becomes 0, which no other's is.
         UNROLL
-        for (u32 i = 0; i < N; i++) ranks[i] = i * 32u + lane == expert ? 0 : ranks[i];
-        sum = sum + scores[row * args.count + expert];
-        if (lane == 0) chosen[row * args.topk + place] = expert;
+        for (u32 i = 0; i < N; i++) own[i] = i * 32u + lane == expert ? 0 : own[i];
+        sum = sum + scores[first + expert];
+        if (lane == 0) chosen[to + place] = expert;
     }
     return sum;
 }
 
 // route and group_routes of up to ROUTE_ROWS rows, ROUTE_ROUTES routes and ROUTE_SCORES scores, in one group: a
 // lane a score, a warp a row's choice, then a lane a route. The same bits: a softmax's divisor is group_sum's,
-// a lane standing for four.
+// a lane standing for four. Loops are rolled, as one row waits for every instruction that is met for the first time.
 KERNEL_AHEAD(route_few, RouteFewArgs, 1) {
     SHARED(float, scores, ROUTE_SCORES);
+    SHARED(u32, ranks, ROUTE_SCORES);
     SHARED(float, bias, ROUTE_EXPERTS);
     SHARED(float, tops, ROUTE_ROWS);
     SHARED(float, alls, ROUTE_ROWS);
@@ -157,8 +155,11 @@ KERNEL_AHEAD(route_few, RouteFewArgs, 1) {
     SHARED(u32, firsts, ROUTE_ROUTES);
     const u32 thread = LANE, lane = LANE % 32u, warp = LANE / 32u;
     const u32 count = args.count, topk = args.topk, all = args.row_count * count, routes = args.row_count * topk;
+    const u32 route_row = thread / topk;
+    ROLLED
     for (u32 e = thread; e < count; e += GROUP_LANES) bias[e] = PLANTED(FAULT_ROUTE_NO_BIAS) ? 0.0f : args.bias[e];
     LAUNCHES_BEFORE();
+    ROLLED
     for (u32 first = thread; first < all; first += ROUTE_EACH * GROUP_LANES) {
         float logits[ROUTE_EACH];
         UNROLL
@@ -169,62 +170,93 @@ KERNEL_AHEAD(route_few, RouteFewArgs, 1) {
         UNROLL
         for (u32 i = 0; i < ROUTE_EACH; i++) {
             const u32 at = first + i * GROUP_LANES;
-            if (at < all) scores[at] = logits[i] / args.temperature;
+            if (at < all) scores[at] = logits[i];
         }
     }
     BARRIER();
     const bool softmax = args.scoring == SCORING_SOFTMAX;
-    for (u32 row = warp; softmax && row < args.row_count; row += GROUP_WARPS) {
-        float top = -infinity(), part[GROUP_WARPS];
-        for (u32 e = lane; e < count; e += 32u) top = max_of(scores[row * count + e], top);
-        for (u32 apart = 16u; apart > 0; apart /= 2u) top = max_of(SHUFFLE_XOR(top, apart), top);
-        UNROLL
-        for (u32 w = 0; w < GROUP_WARPS; w++) {
-            float sum = 0.0f;
-            for (u32 e = w * 32u + lane; e < count; e += GROUP_LANES) sum = sum + exp_of(scores[row * count + e] - top);
-            part[w] = warp_sum(sum);
-        }
-        if (lane == 0) tops[row] = top;
-        if (lane == 0) alls[row] = (part[0] + part[1]) + (part[2] + part[3]);
-    }
-    BARRIER();
-    for (u32 first = thread; first < all; first += ROUTE_TURN * GROUP_LANES) {
-        float x[ROUTE_TURN];
-        UNROLL
-        for (u32 i = 0; i < ROUTE_TURN; i++) x[i] = first + i * GROUP_LANES < all ? scores[first + i * GROUP_LANES] : 0.0f;
-        if (args.scoring == SCORING_SQRT_SOFTPLUS) {
+    if (softmax) {
+        ROLLED
+        for (u32 row = warp; row < args.row_count; row += GROUP_WARPS) {
+            float top = -infinity(), part[GROUP_WARPS];
+            ROLLED
+            for (u32 e = lane; e < count; e += 32u) top = max_of(scores[row * count + e] / args.temperature, top);
+            for (u32 apart = 16u; apart > 0; apart /= 2u) top = max_of(SHUFFLE_XOR(top, apart), top);
             UNROLL
-            for (u32 i = 0; i < ROUTE_TURN; i++) x[i] = softplus_of(x[i]);
+            for (u32 w = 0; w < GROUP_WARPS; w++) {
+                float sum = 0.0f;
+                ROLLED
+                for (u32 e = w * 32u + lane; e < count; e += GROUP_LANES) sum = sum + exp_of(scores[row * count + e] / args.temperature - top);
+                part[w] = warp_sum(sum);
+            }
+            if (lane == 0) tops[row] = top;
+            if (lane == 0) alls[row] = (part[0] + part[1]) + (part[2] + part[3]);
         }
-        UNROLL
-        for (u32 i = 0; i < ROUTE_TURN; i++) {
-            const u32 at = first + i * GROUP_LANES;
-            if (at >= all) continue;
-            if (args.scoring == SCORING_SQRT_SOFTPLUS) scores[at] = SQRT(x[i]);
-            else scores[at] = route_score(x[i], args.scoring, softmax ? tops[at / count] : 0.0f, softmax ? alls[at / count] : 1.0f);
+        BARRIER();
+    }
+    ROLLED
+    for (u32 row = 0; row < args.row_count; row++) {
+        const float top = softmax ? tops[row] : 0.0f, divisor = softmax ? alls[row] : 1.0f;
+        ROLLED
+        for (u32 first = thread; first < count; first += ROUTE_TURN * GROUP_LANES) {
+            float x[ROUTE_TURN];
+            UNROLL
+            for (u32 i = 0; i < ROUTE_TURN; i++) {
+                const u32 e = first + i * GROUP_LANES;
+                x[i] = (e < count ? scores[row * count + e] : 0.0f) / args.temperature;
+            }
+            if (args.scoring == SCORING_SQRT_SOFTPLUS) {
+                UNROLL
+                for (u32 i = 0; i < ROUTE_TURN; i++) x[i] = SQRT(softplus_of(x[i]));
+            } else {
+                ROLLED
+                for (u32 i = 0; i < ROUTE_TURN; i++) x[i] = route_score(x[i], args.scoring, top, divisor);
+            }
+            UNROLL
+            for (u32 i = 0; i < ROUTE_TURN; i++) {
+                const u32 e = first + i * GROUP_LANES;
+                if (e >= count) continue;
+                // A NaN's rank is 1, of which there is no other.
+                const u32 rank = rising(x[i] + bias[e]);
+                scores[row * count + e] = x[i];
+                ranks[row * count + e] = rank == 0 ? 1u : rank;
+            }
         }
     }
     if (!PLANTED(FAULT_ROUTE_MISSING_BARRIER)) BARRIER();
+    ROLLED
     for (u32 row = warp; row < args.row_count; row += GROUP_WARPS) {
-        const float sum = count <= 384u ? choose_few<12u>(args, scores, bias, chosen, row, lane) : choose_few<32u>(args, scores, bias, chosen, row, lane);
+        const u32 first = row * count, to = row * topk;
+        const float sum = count <= 384u ? choose_few<12u>(scores, ranks, chosen, first, count, to, topk, lane)
+                                        : choose_few<32u>(scores, ranks, chosen, first, count, to, topk, lane);
         if (lane == 0) sums[row] = sum;
     }
     BARRIER();
     const u32 i = thread;
     const bool mine = i < routes;
     if (mine) {
-        const u32 row = i / topk, expert = chosen[i];
-        const float divisor = args.normalise != 0 ? sums[row] + 1e-20f : 1.0f;
-        u32 place = row * topk;
-        for (u32 other = 0; other < topk; other++) place += chosen[row * topk + other] < expert ? 1u : 0u;
-        const float weight = scores[row * count + expert] / divisor * args.scale;
+        const u32 expert = chosen[i];
+        const float divisor = args.normalise != 0 ? sums[route_row] + 1e-20f : 1.0f;
+        u32 place = route_row * topk;
+        ROLLED
+        for (u32 other = 0; other < topk; other++) place += chosen[route_row * topk + other] < expert ? 1u : 0u;
+        const float weight = scores[route_row * count + expert] / divisor * args.scale;
         args.experts[place] = expert;
         args.weights[place] = weight;
+        if (args.groups && args.row_count == 1u) {
+            // One row's experts are all different.
+            args.places[place] = place;
+            args.rows[place] = 0;
+            args.sorted[place] = weight;
+            args.groups[place * 3u] = expert;
+            args.groups[place * 3u + 1u] = place;
+            args.groups[place * 3u + 2u] = place + 1u;
+        }
         order[place] = expert;
         shares[place] = weight;
     }
+    if (!args.groups || args.row_count == 1u) return;
     BARRIER();
-    if (!args.groups) return;
     const u32 expert = mine ? order[i] : 0;
     u32 before = 0, same_before = 0, same = 0;
     for (u32 other = 0; other < routes; other++) {
@@ -240,11 +272,12 @@ KERNEL_AHEAD(route_few, RouteFewArgs, 1) {
         used += firsts[other];
         groups_before += order[other] < expert ? firsts[other] : 0u;
     }
+    ROLLED
     for (u32 k = used * 3u + i; k < args.groups_max * 3u; k += GROUP_LANES) args.groups[k] = 0;
     if (!mine) return;
     const u32 place = PLANTED(FAULT_GROUP_UNSTABLE) ? before + same - 1u - same_before : before + same_before;
     args.places[i] = place;
-    args.rows[place] = i / topk;
+    args.rows[place] = route_row;
     args.sorted[place] = shares[i];
     if (same_before > 0) return;
     args.groups[groups_before * 3u] = expert;

@@ -1,6 +1,6 @@
 // What lies between the projections of a row and its attention, in one launch: the queries' latent's norm
 // and its forms as an operand, the window row's norm, rotation and packing. The same sums and operations
-// as rmsnorm, rope, operand and pack_window.
+// as rmsnorm, operand and pack_window.
 #pragma once
 
 // Channels of a lane; a latent has at most 2048.
@@ -52,39 +52,48 @@ DEVICE void store_forms(THREAD const float* x, u64 row, u32 width, GLOBAL u16* p
     }
 }
 
-// Group (row, 0): qr in place, and as bf16 and codes in steps where addresses are given. Group (row, 1), or
-// (row, 0) where `qr` is none: the packed window row of kv.
+// What a latent's norm multiplies by, from all of the row; the sum as reduce.h says.
+DEVICE float inverse_of(GLOBAL const float* row, u32 width, float eps, SHARED_REF(float) part, u32 lane) {
+    float x[LATENT_EACH], sum = 0.0f;
+    load_latent(row, width, lane, x);
+    UNROLL
+    for (u32 i = 0; i < LATENT_EACH; i++) sum = FMA(x[i], x[i], sum);
+    return inverse_rms(group_sum(sum, part, lane), width, eps);
+}
+
+// A row takes a group for each 512 channels of qr, where it is given, then one for each 512 of kv; a lane has four that
+// lie side by side. Those of qr become `normed`, bf16 and codes in steps where addresses are given, those of kv the
+// packed window row.
 KERNEL(finish_latents, LatentsArgs) {
     SHARED(float, part, GROUP_WARPS);
-    SHARED(float, all, LATENT_EACH * GROUP_LANES);
-    const u32 lane = LANE, which = GROUP_Y;
+    const u32 lane = LANE, slices = args.qr ? (args.rank + SLICE_CHANNELS - 1u) / SLICE_CHANNELS : 0u;
+    const bool queries = GROUP_Y < slices;
+    const u32 k = slice_fours(queries ? GROUP_Y : GROUP_Y - slices, lane), width = queries ? args.rank : args.dim;
     const u64 row = GROUP_X;
-    float x[LATENT_EACH];
-    if (args.qr && which == 0) {
-        GLOBAL float* qr = args.qr + row * args.rank;
-        load_latent(qr, args.rank, lane, x);
-        normed(x, args.q_norm, args.rank, args.eps, args.round, part, lane);
-        UNROLL
-        for (u32 i = 0; i < LATENT_EACH; i++) {
-            const u32 k = i * GROUP_LANES + lane;
-            if (k < args.rank) qr[k] = x[i];
-        }
-        store_forms(x, row, args.rank, args.plain, args.coded, all, lane);
+    GLOBAL const float* from = (queries ? args.qr : args.kv) + row * width;
+    const bool mine = k < width;
+    float x[4] = {0.0f, 0.0f, 0.0f, 0.0f}, by[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    if (mine) load_fours(from + k, x);
+    if (mine) load_fours((queries ? args.q_norm : args.kv_norm) + k, by);
+    const float inverse = inverse_of(from, width, args.eps, part, lane);
+    UNROLL
+    for (u32 i = 0; i < 4u; i++) x[i] = stored(x[i] * inverse * by[i], args.round);
+    if (queries) {
+        if (args.normed && mine) store_fours(x, args.normed + row * width + k);
+        if (args.plain && mine) store_plain_fours(x, args.plain + row * width + k);
+        if (args.coded) store_coded_fours(x, mine, args.coded + row * row_bytes(width), k, width);
         return;
     }
-    load_latent(args.kv + row * args.dim, args.dim, lane, x);
-    normed(x, args.kv_norm, args.dim, args.eps, args.round, part, lane);
-    const u32 plain = args.dim - 2u * args.pairs;
-    GLOBAL const float* cos = args.cos + row * args.pairs;
-    GLOBAL const float* sin = args.sin + row * args.pairs;
-    GLOBAL u8* out = args.out + row * window_bytes(args.dim);
+    const u32 still = width - 2u * args.pairs;
     UNROLL
-    for (u32 i = 0; i < LATENT_EACH; i++) {
-        const u32 k = i * GROUP_LANES + lane, block = k / 32u;
-        if (k - lane % 32u >= args.dim) continue;
-        const float value = turned(x[i], k, plain, cos, sin, false, args.round);
-        store_e4m3_block(value, lane, out + block * 32u, out + args.dim + block);
+    for (u32 i = 0; i < 4u; i += 2u) {
+        if (!mine || k + i < still) continue;
+        const u64 turn = row * args.pairs + (k + i - still) / 2u;
+        const float cos = args.cos[turn], sin = args.sin[turn], even = x[i], odd = x[i + 1u];
+        x[i] = stored(even * cos - odd * sin, args.round);
+        x[i + 1u] = stored(even * sin + odd * cos, args.round);
     }
+    store_e4m3_fours(x, mine, args.out + row * window_bytes(width), k, width);
 }
 
 // What becomes of a compressed row, or with `index` of its index key: the pooled raw rows where `raw` gives

@@ -303,42 +303,18 @@ template <bool FULL> DEVICE float sinkhorn(bool there, float x, u32 iterations, 
     return x;
 }
 
-// x = rmsnorm(collapsed), which is bf16 where `kept` says so, as f32, as bf16, and as codes in steps (each where its
-// address is given): 512 channels of a row for each group y from 1 on. pre, post and
-// comb: group (row, 0). Groups count from `first`.
-KERNEL(hyper_norm, HyperNormArgs) {
-    SHARED(float, mix, 8u * GROUP_WARPS);
-    const u32 lane = LANE, hc = args.hc, width = args.width, count = hyper_parts(hc), mixes = count - 2u;
-    const u64 row = GROUP_X;
-    const u32 group = GROUP_Y + args.first;
-    GLOBAL const float* parts = args.parts + row * args.slices * count;
-    if (group > 0) {
-        // A lane's four channels lie side by side.
-        const u32 k = (group - 1u) * HYPER_CHANNELS + lane * 4u;
-        const u64 at = row * width + k;
-        const bool mine = k < width;
-        float x[4] = {0.0f, 0.0f, 0.0f, 0.0f}, by[4] = {0.0f, 0.0f, 0.0f, 0.0f}, part[HYPER_SLICES / 32u];
-        if (mine) load_kept_fours(args.collapsed, at, args.kept, x);
-        if (mine) load_fours(args.norm + k, by);
-        hyper_load(parts, count, args.slices, mixes + 1u, lane % 32u, part);
-        const float inverse = inverse_rms(warp_sum(hyper_added(part)), width, args.eps);
-        UNROLL
-        for (u32 i = 0; i < 4u; i++) x[i] = stored(x[i] * inverse * by[i], args.round);
-        if (args.x && mine) store_fours(x, args.x + at);
-        if (args.plain && mine) store_plain_fours(x, args.plain + at);
-        if (args.rounded) store_coded_fours(x, mine, args.rounded + row * row_bytes(width), k, width);
-        return;
-    }
-    const u32 warp = lane / 32u, own = lane % 32u;
+// A row's pre, post and comb from its parts.
+DEVICE void hyper_factors_of(ARGS_REF(HyperNormArgs) args, GLOBAL const float* parts, SHARED_REF(float) mix, u64 row, u32 lane) {
+    const u32 hc = args.hc, mixes = hyper_parts(hc) - 2u, warp = lane / 32u, own = lane % 32u;
     float part[8u][HYPER_SLICES / 32u], sum[8];
     UNROLL
-    for (u32 n = 0; n < 8u; n++) hyper_load(parts, count, args.slices, warp * 8u + n <= mixes ? warp * 8u + n : mixes, own, part[n]);
+    for (u32 n = 0; n < 8u; n++) hyper_load(parts, mixes + 2u, args.slices, warp * 8u + n <= mixes ? warp * 8u + n : mixes, own, part[n]);
     UNROLL
     for (u32 n = 0; n < 8u; n++) sum[n] = hyper_added(part[n]);
     const float total = warp_sums(sum, own);
     if (own % 4u == 0) mix[warp * 8u + own / 4u] = total;
     BARRIER();
-    const float inverse = inverse_rms(mix[mixes], hc * width, args.eps);
+    const float inverse = inverse_rms(mix[mixes], hc * args.width, args.eps);
     if (warp == 1u && own < hc) {
         const float a = FMA(mix[own] * inverse, args.scale_pre, args.base[own]);
         const float b = FMA(mix[hc + own] * inverse, args.scale_post, args.base[hc + own]);
@@ -355,4 +331,39 @@ KERNEL(hyper_norm, HyperNormArgs) {
     const u32 iterations = PLANTED(FAULT_SINKHORN_DROPPED_ROUND) ? 1u : args.iterations;
     x = hc == HYPER_STREAMS ? sinkhorn<true>(there, x, iterations, args.hc_eps) : sinkhorn<false>(there, x, iterations, args.hc_eps);
     if (there && own < 16u) args.comb[(row * hc + i) * hc + j] = x;
+}
+
+// x = rmsnorm(collapsed), which is bf16 where `kept` says so, as f32, as bf16, and as codes in steps (each where its
+// address is given): 512 channels of a row for each group y from 1 on. pre, post and
+// comb: group (row, 0). Groups count from `first`. `known`: what is read was there before the launch before.
+KERNEL_AHEAD(hyper_norm, HyperNormArgs, 4) {
+    SHARED(float, mix, 8u * GROUP_WARPS);
+    const u32 lane = LANE, width = args.width, count = hyper_parts(args.hc);
+    const u64 row = GROUP_X;
+    const u32 group = GROUP_Y + args.first;
+    GLOBAL const float* parts = args.parts + row * args.slices * count;
+    if (args.known == 0) {
+        LAUNCHES_BEFORE();
+    }
+    if (group > 0) {
+        // A lane's four channels lie side by side.
+        const u32 k = (group - 1u) * HYPER_CHANNELS + lane * 4u;
+        const u64 at = row * width + k;
+        const bool mine = k < width;
+        float x[4] = {0.0f, 0.0f, 0.0f, 0.0f}, by[4] = {0.0f, 0.0f, 0.0f, 0.0f}, part[HYPER_SLICES / 32u];
+        if (mine) load_kept_fours(args.collapsed, at, args.kept, x);
+        if (mine) load_fours(args.norm + k, by);
+        hyper_load(parts, count, args.slices, count - 1u, lane % 32u, part);
+        const float inverse = inverse_rms(warp_sum(hyper_added(part)), width, args.eps);
+        UNROLL
+        for (u32 i = 0; i < 4u; i++) x[i] = stored(x[i] * inverse * by[i], args.round);
+        if (args.x && mine) store_fours(x, args.x + at);
+        if (args.plain && mine) store_plain_fours(x, args.plain + at);
+        if (args.rounded) store_coded_fours(x, mine, args.rounded + row * row_bytes(width), k, width);
+    } else {
+        hyper_factors_of(args, parts, mix, row, lane);
+    }
+    if (args.known != 0) {
+        LAUNCHES_BEFORE();
+    }
 }

@@ -15,6 +15,7 @@ typedef long long i64;
 #define SHARED_REF(T) T*
 #define ARGS_REF(T) const T&
 #define UNROLL _Pragma("unroll")
+#define ROLLED _Pragma("unroll 1")
 
 // A launch may be on the device before the one before it has ended: it lets the next one come, and
 // waits before it reads or writes anything that another writes.

@@ -16,6 +16,7 @@ typedef long long i64;
 #define SHARED_REF(T) finback::Shared<T>
 #define ARGS_REF(T) const T&
 #define UNROLL
+#define ROLLED
 
 // A kernel is a function of its arguments; the entry that the launcher calls is made beside it, and the
 // size of the arguments.

@@ -18,6 +18,7 @@ typedef long i64;
 #define SHARED_REF(T) threadgroup T*
 #define ARGS_REF(T) constant const T&
 #define UNROLL _Pragma("unroll")
+#define ROLLED _Pragma("nounroll")
 
 // Pointers in the arguments are GPU addresses, as argument buffers of tier 2 hold them.
 #define KERNEL(name, Args)                                                                         \

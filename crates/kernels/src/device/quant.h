@@ -19,12 +19,33 @@ DEVICE u32 e2m1_scale_of(u32 amax) {
 }
 DEVICE float e8m0_reciprocal(u32 byte) { return byte == 255u ? 0.0f : lift_e8m0(254u - byte); }
 
+// The largest magnitude, as bits, of a block of 32 channels of which each of eight lanes has four.
+DEVICE u32 amax_of_fours(THREAD const float* x) {
+    u32 amax = 0;
+    UNROLL
+    for (u32 i = 0; i < 4u; i++) amax = max_bits(amax, AS_BITS(x[i]) & 0x7fffffffu);
+    amax = max_bits(amax, SHUFFLE_XOR(amax, 4u));
+    amax = max_bits(amax, SHUFFLE_XOR(amax, 2u));
+    return max_bits(amax, SHUFFLE_XOR(amax, 1u));
+}
+
 // One block of 32 as e4m3; `codes` and `scale` are the block's own.
 DEVICE void store_e4m3_block(float x, u32 lane, GLOBAL u8* codes, GLOBAL u8* scale) {
     const u32 byte = e4m3_scale_of(warp_amax(x));
     const u32 code = byte == 255u ? 0x7fu : code_e4m3(quotient(x, e8m0_reciprocal(byte)));
     codes[lane % 32u] = u8(code);
     if (lane % 32u == 0) *scale = u8(byte);
+}
+
+// Four channels of a row that lie side by side from `channel` on, as e4m3 in blocks of 32 whose scales lie behind the codes.
+// Every lane of the warp comes, those that have channels of the row store.
+DEVICE void store_e4m3_fours(THREAD const float* x, bool mine, GLOBAL u8* row, u32 channel, u32 width) {
+    const u32 byte = e4m3_scale_of(amax_of_fours(x));
+    if (!mine) return;
+    UNROLL
+    for (u32 i = 0; i < 4u; i++)
+        row[channel + i] = u8(byte == 255u ? 0x7fu : code_e4m3(quotient(x[i], e8m0_reciprocal(byte))));
+    if (channel % 32u == 0) row[width + channel / 32u] = u8(byte);
 }
 
 // Two codes make a byte, the even channel low.
@@ -90,13 +111,7 @@ DEVICE u32 step_code(float x, u32 byte, u32 step) {
 // Four channels of a row that lie side by side from `channel` on; the step is the warp's. Every lane of the warp comes,
 // those that have channels of the row store.
 DEVICE void store_coded_fours(THREAD const float* x, bool mine, GLOBAL u8* row, u32 channel, u32 width) {
-    u32 amax = 0;
-    UNROLL
-    for (u32 i = 0; i < 4u; i++) amax = max_bits(amax, AS_BITS(x[i]) & 0x7fffffffu);
-    amax = max_bits(amax, SHUFFLE_XOR(amax, 4u));
-    amax = max_bits(amax, SHUFFLE_XOR(amax, 2u));
-    amax = max_bits(amax, SHUFFLE_XOR(amax, 1u));
-    const u32 byte = e4m3_scale_of(amax), first = channel / STEP_CHANNELS * STEP_CHANNELS;
+    const u32 byte = e4m3_scale_of(amax_of_fours(x)), first = channel / STEP_CHANNELS * STEP_CHANNELS;
     u32 step = max_bits(byte, SHUFFLE_XOR(byte, 8u));
     step = max_bits(step, SHUFFLE_XOR(step, 16u));
     u32 word = 0;

@@ -189,12 +189,9 @@ struct Table {
 };
 Table table_of(Company company) {
     const Machine& m = machine();
-    if (company == WARP) return Table{m.lane / WARP_LANES, WARP_LANES};
-    if (company == FOUR_WARPS || company == SIXTEEN_WARPS) {
-        const unsigned lanes = (company == FOUR_WARPS ? 4 : 16) * WARP_LANES;
-        return Table{m.lane / lanes, lanes};
-    }
-    return Table{0, m.lanes};
+    if (company == GROUP) return Table{0, m.lanes};
+    const unsigned warps = company == WARP ? 1 : company == FOUR_WARPS ? 4 : company == TEN_WARPS ? 10 : 16;
+    return Table{m.lane / (warps * WARP_LANES), warps * WARP_LANES};
 }
 
 struct Owner {

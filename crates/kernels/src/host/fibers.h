@@ -21,7 +21,7 @@ unsigned groups_x();
 unsigned planted();
 
 // Lanes that meet: the own 32, the own four or sixteen times 32, or the own group's.
-enum Company { WARP, FOUR_WARPS, SIXTEEN_WARPS, GROUP, COMPANIES };
+enum Company { WARP, FOUR_WARPS, TEN_WARPS, SIXTEEN_WARPS, GROUP, COMPANIES };
 // What lanes do once all of them are there: it has what each brought, in order of lanes.
 typedef void (*Together)(void* const* brought, unsigned lanes);
 // Waits for the company; the last of it does the work of all.

@@ -134,9 +134,9 @@ DEVICE void load_floats(u32 from, float* to) { memcpy(to, finback::shared_at(fro
 DEVICE void store_word(u32 to, u32 x) { *reinterpret_cast<u32*>(finback::shared_at(to, 4, 4)) = x; }
 DEVICE void store_half(u32 to, u32 x) { *reinterpret_cast<u16*>(finback::shared_at(to, 2, 2)) = u16(x); }
 
-// A team is sixteen warps, or all of the group.
+// A team is ten warps or sixteen.
 DEVICE void team_meets(u32, u32 lanes) {
-    finback::meet(lanes == 512u ? finback::SIXTEEN_WARPS : finback::GROUP, nullptr, nullptr);
+    finback::meet(lanes == 512u ? finback::SIXTEEN_WARPS : finback::TEN_WARPS, nullptr, nullptr);
 }
 
 DEVICE void copy16(u32 to, GLOBAL const void* from) { finback::copy(to, from, 16); }

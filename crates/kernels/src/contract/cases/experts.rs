@@ -15,7 +15,7 @@ pub fn cases() -> Vec<Case> {
         route(scoring::SOFTMAX, 150, 4, false),
         route_few(5, 24, 3),
         route_few(8, 130, 6),
-        route_few(6, 600, 6),
+        route_few(5, 600, 6),
         group_routes("group_routes", 5, 3, 8),
         group_routes("group_routes", 60, 3, 20),
         group_routes("tile_group_routes", 5, 3, 8),

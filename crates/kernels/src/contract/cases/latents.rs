@@ -7,6 +7,7 @@ use super::super::data::{Data, coded_row};
 use super::kv::angles;
 use super::{by_row, word};
 use crate::args::{Args, CompressedArgs, LatentsArgs};
+use crate::manifest::SLICE;
 use crate::tiles::row_bytes;
 
 pub fn cases() -> Vec<Case> {
@@ -190,7 +191,7 @@ fn finish_latents(queries: bool) -> Case {
     };
     let case = Case::new("finish_latents", format!("{rows} rows, queries: {queries}"), rows);
     let case = match queries {
-        true => out_forms(case.in_place("qr", &qr), rank),
+        true => out_forms(case.row("qr", &qr).out("normed", rank * 4), rank),
         false => case,
     };
     let case = case
@@ -204,6 +205,7 @@ fn finish_latents(queries: bool) -> Case {
             let of = |name| if queries { at.of(name) } else { 0 };
             let args = LatentsArgs {
                 qr: of("qr"),
+                normed: of("normed"),
                 q_norm: at.of("q_norm"),
                 plain: of("plain"),
                 coded: of("coded"),
@@ -219,10 +221,11 @@ fn finish_latents(queries: bool) -> Case {
                 eps,
                 pad: 0,
             };
-            (args.bytes(), [word(rows.len()), 1 + u32::from(queries)])
+            let slices = dim.div_ceil(SLICE) + if queries { rank.div_ceil(SLICE) } else { 0 };
+            (args.bytes(), [word(rows.len()), word(slices)])
         })
         .want(want)
         .fault("QUANT_WRONG_SCALE", Gate::Reference)
         .fault("MISSING_BARRIER", Gate::Rows);
-    if !queries { case } else { case.strike("qr", 3, f32::NAN, Rule::Nan("qr")) }
+    if !queries { case } else { case.strike("qr", 3, f32::NAN, Rule::Nan("normed")) }
 }
