@@ -483,9 +483,9 @@ template <u32 F, u32 U, u32 LEAST, u32 MOST> DEVICE void few(const TileArgs& arg
             at = last;
         }
     }
-    // What waits for this launch waits for the one beside it.
+    // What waits for this launch waits for the one beside it; one group is enough, the others leave their room.
     __syncwarp();
-    if (args.beside) wait_for_launches_before();
+    if (args.beside && GROUP_X == 0) wait_for_launches_before();
 }
 
 template <u32 F> DEVICE void few_by_rows(const TileArgs& args) {

@@ -245,9 +245,9 @@ template <u32 F, u32 E> DEVICE void wide(const TileArgs& args) {
             at = last;
         }
     }
-    // What waits for this launch waits for the one beside it.
+    // What waits for this launch waits for the one beside it; one group is enough, the others leave their room.
     __syncwarp();
-    if (args.beside) wait_for_launches_before();
+    if (args.beside && GROUP_X == 0) wait_for_launches_before();
 }
 
 CUDA_FULL_KERNEL(tile_fp4_few, TileArgs, WIDE_LANES) { wide<FORMAT_FP4, 1u>(args); }

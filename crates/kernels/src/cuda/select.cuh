@@ -401,20 +401,27 @@ CUDA_KERNEL(tile_topk, TileTopkArgs, 1024) {
         return place < seen_of(args.rows, row, args.ratio) ? scores[place] : -infinity();
     };
 
-    u32 rank[TOPK_EACH], most = 0;
+    // Of 1024 scores so many times; loops end there.
+    u32 each = count > tile0 ? (count - tile0 + TOPK_LANES - 1u) / TOPK_LANES : 0;
+    if (each > TOPK_EACH) each = TOPK_EACH;
+    u32 rank[TOPK_EACH], top = 0;
 #pragma unroll
     for (u32 i = 0; i < TOPK_EACH; i++) {
+        if (i >= each) break;
         const u32 at = tile0 + i * TOPK_LANES + LANE;
         rank[i] = at < count ? rank_of(score(at)) : 0;
     }
     for (u32 i = LANE; i < TOPK_PASSES * 256u; i += TOPK_LANES) counts[i / 256u][i % 256u] = 0;
 #pragma unroll
-    for (u32 i = 0; i < TOPK_EACH; i++) most = max_bits(most, rank[i]);
+    for (u32 i = 0; i < TOPK_EACH; i++) {
+        if (i >= each) break;
+        top = max_bits(top, rank[i]);
+    }
     __syncthreads();
     // The k-th best of the lanes' best is a bound that at least k scores reach; half its bits will do.
     Digits bound = {0, args.k};
     if (args.k <= TOPK_LANES && tile0 < count) {
-        const auto own = [&](u32) { return most; };
+        const auto own = [&](u32) { return top; };
         digit(bound, own, TOPK_LANES, 24u, counts[0], result);
         if (bound.room <= TOPK_LANES) digit(bound, own, TOPK_LANES, 16u, counts[1], result);
     }
@@ -422,12 +429,13 @@ CUDA_KERNEL(tile_topk, TileTopkArgs, 1024) {
     u32 ballot[TOPK_EACH];
 #pragma unroll
     for (u32 i = 0; i < TOPK_EACH; i++) {
+        if (i >= each) break;
         ballot[i] = __ballot_sync(0xffffffffu, rank[i] >= low);
         if (lane == i) offsets[i * 33u + warp] = __popc(ballot[i]);
     }
     __syncthreads();
     // Warp i adds up its stretch of 1024 scores, then each takes what lies before it.
-    if (warp < TOPK_EACH) {
+    if (warp < each) {
         const u32 own = offsets[warp * 33u + lane];
         u32 before = own;
         for (u32 apart = 1u; apart < 32u; apart *= 2u) {
@@ -445,6 +453,7 @@ CUDA_KERNEL(tile_topk, TileTopkArgs, 1024) {
     u32 at0 = 0;
 #pragma unroll
     for (u32 i = 0; i < TOPK_EACH; i++) {
+        if (i >= each) break;
         if (rank[i] >= low) {
             const u32 to = at0 + offsets[i * 33u + warp] + __popc(ballot[i] & below);
             ranks[to] = rank[i];

@@ -154,84 +154,91 @@ KERNEL_AHEAD(route_few, RouteFewArgs, 1) {
     SHARED(float, shares, ROUTE_ROUTES);
     SHARED(u32, firsts, ROUTE_ROUTES);
     const u32 thread = LANE, lane = LANE % 32u, warp = LANE / 32u;
-    const u32 count = args.count, topk = args.topk, all = args.row_count * count, routes = args.row_count * topk;
+    const u32 count = args.count, topk = args.topk, routes = args.row_count * topk;
     const u32 route_row = thread / topk;
     ROLLED
     for (u32 e = thread; e < count; e += GROUP_LANES) bias[e] = PLANTED(FAULT_ROUTE_NO_BIAS) ? 0.0f : args.bias[e];
-    LAUNCHES_BEFORE();
+    // The first act is a rehearsal of one row of zeros: it brings the instructions, while the logits are not there.
     ROLLED
-    for (u32 first = thread; first < all; first += ROUTE_EACH * GROUP_LANES) {
-        float logits[ROUTE_EACH];
-        UNROLL
-        for (u32 i = 0; i < ROUTE_EACH; i++) {
-            const u32 at = first + i * GROUP_LANES;
-            logits[i] = at < all ? args.logits[at] : 0.0f;
+    for (u32 act = 0; act < 2u; act++) {
+        const u32 rows = act == 0 ? 1u : args.row_count, all = rows * count;
+        if (act > 0) {
+            LAUNCHES_BEFORE();
         }
-        UNROLL
-        for (u32 i = 0; i < ROUTE_EACH; i++) {
-            const u32 at = first + i * GROUP_LANES;
-            if (at < all) scores[at] = logits[i];
-        }
-    }
-    BARRIER();
-    const bool softmax = args.scoring == SCORING_SOFTMAX;
-    if (softmax) {
         ROLLED
-        for (u32 row = warp; row < args.row_count; row += GROUP_WARPS) {
-            float top = -infinity(), part[GROUP_WARPS];
-            ROLLED
-            for (u32 e = lane; e < count; e += 32u) top = max_of(scores[row * count + e] / args.temperature, top);
-            for (u32 apart = 16u; apart > 0; apart /= 2u) top = max_of(SHUFFLE_XOR(top, apart), top);
+        for (u32 first = thread; first < all; first += ROUTE_EACH * GROUP_LANES) {
+            float logits[ROUTE_EACH];
             UNROLL
-            for (u32 w = 0; w < GROUP_WARPS; w++) {
-                float sum = 0.0f;
-                ROLLED
-                for (u32 e = w * 32u + lane; e < count; e += GROUP_LANES) sum = sum + exp_of(scores[row * count + e] / args.temperature - top);
-                part[w] = warp_sum(sum);
+            for (u32 i = 0; i < ROUTE_EACH; i++) {
+                const u32 at = first + i * GROUP_LANES;
+                logits[i] = act > 0 && at < all ? args.logits[at] : 0.0f;
             }
-            if (lane == 0) tops[row] = top;
-            if (lane == 0) alls[row] = (part[0] + part[1]) + (part[2] + part[3]);
+            UNROLL
+            for (u32 i = 0; i < ROUTE_EACH; i++) {
+                const u32 at = first + i * GROUP_LANES;
+                if (at < all) scores[at] = logits[i];
+            }
+        }
+        BARRIER();
+        const bool softmax = args.scoring == SCORING_SOFTMAX;
+        if (softmax) {
+            ROLLED
+            for (u32 row = warp; row < rows; row += GROUP_WARPS) {
+                float top = -infinity(), part[GROUP_WARPS];
+                ROLLED
+                for (u32 e = lane; e < count; e += 32u) top = max_of(scores[row * count + e] / args.temperature, top);
+                for (u32 apart = 16u; apart > 0; apart /= 2u) top = max_of(SHUFFLE_XOR(top, apart), top);
+                UNROLL
+                for (u32 w = 0; w < GROUP_WARPS; w++) {
+                    float sum = 0.0f;
+                    ROLLED
+                    for (u32 e = w * 32u + lane; e < count; e += GROUP_LANES) sum = sum + exp_of(scores[row * count + e] / args.temperature - top);
+                    part[w] = warp_sum(sum);
+                }
+                if (lane == 0) tops[row] = top;
+                if (lane == 0) alls[row] = (part[0] + part[1]) + (part[2] + part[3]);
+            }
+            BARRIER();
+        }
+        ROLLED
+        for (u32 row = 0; row < rows; row++) {
+            const float top = softmax ? tops[row] : 0.0f, divisor = softmax ? alls[row] : 1.0f;
+            ROLLED
+            for (u32 first = thread; first < count; first += ROUTE_TURN * GROUP_LANES) {
+                float x[ROUTE_TURN];
+                UNROLL
+                for (u32 i = 0; i < ROUTE_TURN; i++) {
+                    const u32 e = first + i * GROUP_LANES;
+                    x[i] = (e < count ? scores[row * count + e] : 0.0f) / args.temperature;
+                }
+                if (args.scoring == SCORING_SQRT_SOFTPLUS) {
+                    UNROLL
+                    for (u32 i = 0; i < ROUTE_TURN; i++) x[i] = SQRT(softplus_of(x[i]));
+                } else {
+                    ROLLED
+                    for (u32 i = 0; i < ROUTE_TURN; i++) x[i] = route_score(x[i], args.scoring, top, divisor);
+                }
+                UNROLL
+                for (u32 i = 0; i < ROUTE_TURN; i++) {
+                    const u32 e = first + i * GROUP_LANES;
+                    if (e >= count) continue;
+                    // A NaN's rank is 1, of which there is no other.
+                    const u32 rank = rising(x[i] + bias[e]);
+                    scores[row * count + e] = x[i];
+                    ranks[row * count + e] = rank == 0 ? 1u : rank;
+                }
+            }
+        }
+        if (!PLANTED(FAULT_ROUTE_MISSING_BARRIER)) BARRIER();
+        ROLLED
+        for (u32 row = warp; row < rows; row += GROUP_WARPS) {
+            const u32 first = row * count, to = row * topk;
+            const float sum = count <= 384u ? choose_few<12u>(scores, ranks, chosen, first, count, to, topk, lane)
+                                            : choose_few<32u>(scores, ranks, chosen, first, count, to, topk, lane);
+            if (lane == 0) sums[row] = sum;
         }
         BARRIER();
     }
-    ROLLED
-    for (u32 row = 0; row < args.row_count; row++) {
-        const float top = softmax ? tops[row] : 0.0f, divisor = softmax ? alls[row] : 1.0f;
-        ROLLED
-        for (u32 first = thread; first < count; first += ROUTE_TURN * GROUP_LANES) {
-            float x[ROUTE_TURN];
-            UNROLL
-            for (u32 i = 0; i < ROUTE_TURN; i++) {
-                const u32 e = first + i * GROUP_LANES;
-                x[i] = (e < count ? scores[row * count + e] : 0.0f) / args.temperature;
-            }
-            if (args.scoring == SCORING_SQRT_SOFTPLUS) {
-                UNROLL
-                for (u32 i = 0; i < ROUTE_TURN; i++) x[i] = SQRT(softplus_of(x[i]));
-            } else {
-                ROLLED
-                for (u32 i = 0; i < ROUTE_TURN; i++) x[i] = route_score(x[i], args.scoring, top, divisor);
-            }
-            UNROLL
-            for (u32 i = 0; i < ROUTE_TURN; i++) {
-                const u32 e = first + i * GROUP_LANES;
-                if (e >= count) continue;
-                // A NaN's rank is 1, of which there is no other.
-                const u32 rank = rising(x[i] + bias[e]);
-                scores[row * count + e] = x[i];
-                ranks[row * count + e] = rank == 0 ? 1u : rank;
-            }
-        }
-    }
-    if (!PLANTED(FAULT_ROUTE_MISSING_BARRIER)) BARRIER();
-    ROLLED
-    for (u32 row = warp; row < args.row_count; row += GROUP_WARPS) {
-        const u32 first = row * count, to = row * topk;
-        const float sum = count <= 384u ? choose_few<12u>(scores, ranks, chosen, first, count, to, topk, lane)
-                                        : choose_few<32u>(scores, ranks, chosen, first, count, to, topk, lane);
-        if (lane == 0) sums[row] = sum;
-    }
-    BARRIER();
     const u32 i = thread;
     const bool mine = i < routes;
     if (mine) {

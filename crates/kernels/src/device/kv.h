@@ -70,50 +70,51 @@ UNPACK_KERNEL(unpack_index, index_bytes, index_value)
 
 // The latent of each group that closes: per channel the softmax of the gates, weighting the kv rows.
 // Raw rows are [kv, gate] of `dim` each; `members` names a group's, oldest first, which is the order
-// of the sums. A lane's channels from k on lie GROUP_LANES apart.
-#define POOL_EACH 4u
+// of the sums. A lane has four channels side by side from k on.
 #define POOL_ROWS 4u
 struct Pool {
-    float kv[POOL_ROWS * POOL_EACH], gate[POOL_ROWS * POOL_EACH];
+    float kv[POOL_ROWS][4], gate[POOL_ROWS][4];
 };
 // The members from i on, all on their way together.
 DEVICE void load_pool(THREAD Pool* held, GLOBAL const float* raw, GLOBAL const u32* members, u32 i, u32 ratio, u32 dim, u32 k) {
     u64 at[POOL_ROWS];
     UNROLL
-    for (u32 m = 0; m < POOL_ROWS; m++) at[m] = u64(i + m < ratio ? members[i + m] : 0) * 2u * dim + k;
+    for (u32 m = 0; m < POOL_ROWS; m++) at[m] = u64(members[i + m < ratio ? i + m : i]) * 2u * dim + k;
     UNROLL
-    for (u32 n = 0; n < POOL_ROWS * POOL_EACH; n++) {
-        const u32 m = n / POOL_EACH, c = n % POOL_EACH * GROUP_LANES;
-        const bool there = i + m < ratio && k + c < dim;
-        held->gate[n] = there ? raw[at[m] + dim + c] : -infinity();
-        held->kv[n] = there ? raw[at[m] + c] : 0.0f;
+    for (u32 m = 0; m < POOL_ROWS; m++) {
+        load_fours(raw + at[m] + dim, held->gate[m]);
+        load_fours(raw + at[m], held->kv[m]);
     }
 }
 DEVICE void pooled(GLOBAL const float* raw, GLOBAL const u32* members, u32 all, u32 dim, u32 k, u32 round, THREAD float* out) {
     const u32 ratio = PLANTED(FAULT_POOL_DROPPED_ROW) ? all - 1u : all;
     Pool held;
-    float top[POOL_EACH], sum[POOL_EACH], divisor[POOL_EACH];
+    float top[4], sum[4], divisor[4];
     UNROLL
-    for (u32 c = 0; c < POOL_EACH; c++) top[c] = -infinity(), sum[c] = 0.0f, divisor[c] = 0.0f;
-    load_pool(&held, raw, members, 0, ratio, dim, k);
-    for (u32 i = 0; i < ratio; i += POOL_ROWS) {
-        if (i > 0) load_pool(&held, raw, members, i, ratio, dim, k);
+    for (u32 c = 0; c < 4u; c++) top[c] = -infinity(), sum[c] = 0.0f, divisor[c] = 0.0f;
+    // The tops first, then the sums; members past the first ones are read again.
+    const u32 turns = (ratio + POOL_ROWS - 1u) / POOL_ROWS;
+    ROLLED
+    for (u32 turn = 0; turn < 2u * turns; turn++) {
+        const u32 i = turn % turns * POOL_ROWS;
+        if (turn == 0 || turns > 1u) load_pool(&held, raw, members, i, ratio, dim, k);
         UNROLL
-        for (u32 n = 0; n < POOL_ROWS * POOL_EACH; n++) top[n % POOL_EACH] = max_of(held.gate[n], top[n % POOL_EACH]);
-    }
-    for (u32 i = 0; i < ratio; i += POOL_ROWS) {
-        if (ratio > POOL_ROWS) load_pool(&held, raw, members, i, ratio, dim, k);
-        UNROLL
-        for (u32 n = 0; n < POOL_ROWS * POOL_EACH; n++) {
-            const u32 c = n % POOL_EACH;
-            if (i + n / POOL_EACH >= ratio) continue;
-            const float e = exp_of(held.gate[n] - top[c]);
-            sum[c] = FMA(e, held.kv[n], sum[c]);
-            divisor[c] = divisor[c] + e;
+        for (u32 m = 0; m < POOL_ROWS; m++) {
+            if (i + m >= ratio) continue;
+            UNROLL
+            for (u32 c = 0; c < 4u; c++) {
+                if (turn < turns) {
+                    top[c] = max_of(held.gate[m][c], top[c]);
+                    continue;
+                }
+                const float e = exp_of(held.gate[m][c] - top[c]);
+                sum[c] = FMA(e, held.kv[m][c], sum[c]);
+                divisor[c] = divisor[c] + e;
+            }
         }
     }
     UNROLL
-    for (u32 c = 0; c < POOL_EACH; c++) out[c] = stored(sum[c] / divisor[c], round);
+    for (u32 c = 0; c < 4u; c++) out[c] = stored(sum[c] / divisor[c], round);
 }
 
 // Copies so many bytes from each source to its place: window rows into rings, raw rows into open

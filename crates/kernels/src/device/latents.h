@@ -6,56 +6,14 @@
 // Channels of a lane; a latent has at most 2048.
 #define LATENT_EACH 16u
 
-// The rmsnorm of a row, of which x has the lane's channels, those past the width 0.
-DEVICE void normed(THREAD float* x, GLOBAL const float* weight, u32 width, float eps, u32 round, SHARED_REF(float) part,
-    u32 lane) {
-    float by[LATENT_EACH];
-    UNROLL
-    for (u32 i = 0; i < LATENT_EACH; i++) {
-        const u32 k = i * GROUP_LANES + lane;
-        by[i] = k < width ? weight[k] : 0.0f;
-    }
-    float sum = 0.0f;
-    UNROLL
-    for (u32 i = 0; i < LATENT_EACH; i++) sum = FMA(x[i], x[i], sum);
-    const float inverse = inverse_rms(group_sum(sum, part, lane), width, eps);
-    UNROLL
-    for (u32 i = 0; i < LATENT_EACH; i++) x[i] = stored(x[i] * inverse * by[i], round);
-}
-
-DEVICE void load_latent(GLOBAL const float* from, u32 width, u32 lane, THREAD float* x) {
-    UNROLL
-    for (u32 i = 0; i < LATENT_EACH; i++) {
-        const u32 k = i * GROUP_LANES + lane;
-        x[i] = k < width ? from[k] : 0.0f;
-    }
-}
-
-// A row of bf16 values as operands, bf16 and codes in steps, each where its address is given; in `all` a lane finds four
-// channels that lie side by side. Every lane of the group comes.
-DEVICE void store_forms(THREAD const float* x, u64 row, u32 width, GLOBAL u16* plain, GLOBAL u8* coded, SHARED_REF(float) all, u32 lane) {
-    if (!plain && !coded) return;
-    UNROLL
-    for (u32 i = 0; i < LATENT_EACH; i++) {
-        const u32 k = i * GROUP_LANES + lane;
-        if (k < width) all[k] = x[i];
-    }
-    BARRIER();
-    for (u32 k = lane * 4u; k - lane % 32u * 4u < width; k += GROUP_LANES * 4u) {
-        float four[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-        const bool mine = k < width;
-        UNROLL
-        for (u32 i = 0; i < 4u; i++)
-            if (mine) four[i] = all[k + i];
-        if (plain && mine) store_plain_fours(four, plain + row * width + k);
-        if (coded) store_coded_fours(four, mine, coded + row * row_bytes(width), k, width);
-    }
-}
-
 // What a latent's norm multiplies by, from all of the row; the sum as reduce.h says.
 DEVICE float inverse_of(GLOBAL const float* row, u32 width, float eps, SHARED_REF(float) part, u32 lane) {
     float x[LATENT_EACH], sum = 0.0f;
-    load_latent(row, width, lane, x);
+    UNROLL
+    for (u32 i = 0; i < LATENT_EACH; i++) {
+        const u32 k = i * GROUP_LANES + lane;
+        x[i] = k < width ? row[k] : 0.0f;
+    }
     UNROLL
     for (u32 i = 0; i < LATENT_EACH; i++) sum = FMA(x[i], x[i], sum);
     return inverse_rms(group_sum(sum, part, lane), width, eps);
@@ -84,55 +42,47 @@ KERNEL(finish_latents, LatentsArgs) {
         if (args.coded) store_coded_fours(x, mine, args.coded + row * row_bytes(width), k, width);
         return;
     }
-    const u32 still = width - 2u * args.pairs;
-    UNROLL
-    for (u32 i = 0; i < 4u; i += 2u) {
-        if (!mine || k + i < still) continue;
-        const u64 turn = row * args.pairs + (k + i - still) / 2u;
-        const float cos = args.cos[turn], sin = args.sin[turn], even = x[i], odd = x[i + 1u];
-        x[i] = stored(even * cos - odd * sin, args.round);
-        x[i + 1u] = stored(even * sin + odd * cos, args.round);
-    }
+    if (mine) turn_fours(x, k, width, args.pairs, args.cos + row * args.pairs, args.sin + row * args.pairs, args.round);
     store_e4m3_fours(x, mine, args.out + row * window_bytes(width), k, width);
 }
 
 // What becomes of a compressed row, or with `index` of its index key: the pooled raw rows where `raw` gives
 // them, else x; normed in place, and as bf16 and codes in steps where addresses are given; then rotated and
-// packed to its place. Group x is a row.
+// packed to its place. Group x is a row; a lane has four channels that lie side by side, and those 512 further on.
 KERNEL(finish_compressed, CompressedArgs) {
     SHARED(float, part, GROUP_WARPS);
     SHARED(float, all, LATENT_EACH * GROUP_LANES);
-    const u32 lane = LANE, dim = args.dim, first = dim - 2u * args.pairs;
+    const u32 lane = LANE, dim = args.dim;
     const u64 row = GROUP_X;
     GLOBAL float* own = args.x + row * dim;
-    float x[LATENT_EACH];
-    if (args.raw) {
+    ROLLED
+    for (u32 k = lane * 4u; k < dim; k += SLICE_CHANNELS) {
+        float x[4];
+        if (args.raw) pooled(args.raw, args.members + row * args.ratio, args.ratio, dim, k, args.round, x);
+        else load_fours(own + k, x);
         UNROLL
-        for (u32 i = 0; i < LATENT_EACH; i += POOL_EACH) {
-            const u32 k = i * GROUP_LANES + lane;
-            UNROLL
-            for (u32 c = 0; c < POOL_EACH; c++) x[i + c] = 0.0f;
-            if (k - lane >= dim) continue;
-            pooled(args.raw, args.members + row * args.ratio, args.ratio, dim, k, args.round, x + i);
-            UNROLL
-            for (u32 c = 0; c < POOL_EACH; c++)
-                if (k + c * GROUP_LANES >= dim) x[i + c] = 0.0f;
-        }
-    } else {
-        load_latent(own, dim, lane, x);
+        for (u32 i = 0; i < 4u; i++) all[k + i] = x[i];
     }
-    normed(x, args.norm, dim, args.eps, args.round, part, lane);
-    store_forms(x, row, dim, args.plain, args.coded, all, lane);
-    GLOBAL const float* cos = args.cos + row * args.pairs;
-    GLOBAL const float* sin = args.sin + row * args.pairs;
+    BARRIER();
+    float sum = 0.0f;
+    for (u32 k = lane; k < dim; k += GROUP_LANES) sum = FMA(all[k], all[k], sum);
+    const float inverse = inverse_rms(group_sum(sum, part, lane), dim, args.eps);
     GLOBAL u8* out = args.out + place_of(args.places, row, args.index != 0 ? index_bytes(dim) : compressed_bytes(dim));
-    UNROLL
-    for (u32 i = 0; i < LATENT_EACH; i++) {
-        const u32 k = i * GROUP_LANES + lane, block = k / 32u;
-        if (k - lane % 32u >= dim) continue;
-        own[k] = x[i];
-        const float value = turned(x[i], k, first, cos, sin, false, args.round);
-        if (args.index != 0) store_e2m1_block(value, lane, out + block * 16u, out + dim / 2u + block);
-        else store_e2m1_halves(value, lane, out + block * 16u, out + dim / 2u + block * 2u);
+    // A warp past the row has no channels.
+    ROLLED
+    for (u32 k = lane * 4u; k - lane % 32u * 4u < dim; k += SLICE_CHANNELS) {
+        const bool mine = k < dim;
+        float x[4] = {0.0f, 0.0f, 0.0f, 0.0f}, by[4];
+        if (mine) {
+            load_fours(args.norm + k, by);
+            UNROLL
+            for (u32 i = 0; i < 4u; i++) x[i] = stored(all[k + i] * inverse * by[i], args.round);
+            store_fours(x, own + k);
+            if (args.plain) store_plain_fours(x, args.plain + row * dim + k);
+        }
+        if (args.coded) store_coded_fours(x, mine, args.coded + row * row_bytes(dim), k, dim);
+        if (mine) turn_fours(x, k, dim, args.pairs, args.cos + row * args.pairs, args.sin + row * args.pairs, args.round);
+        if (args.index != 0) store_e2m1_fours(x, mine, out, k, dim);
+        else store_halves_fours(x, mine, out, k, dim);
     }
 }

@@ -62,6 +62,45 @@ DEVICE void store_e2m1_block(float x, u32 lane, GLOBAL u8* nibbles, GLOBAL u8* s
     if (lane % 32u == 0) *scale = u8(byte);
 }
 
+// The e4m3 scale of a block of 16, NaN's where it is not finite, and what its values are divided by.
+DEVICE u32 halves_scale_of(u32 amax) {
+    const float most = AS_FLOAT(amax), least = 6.0f / 512.0f;
+    return amax >= 0x7f800000u ? 0x7fu : code_e4m3((most < least ? least : most) / 6.0f);
+}
+DEVICE float halves_divisor(u32 scale) { return lift_e4m3(scale) * (PLANTED(FAULT_QUANT_WRONG_SCALE) ? 0.5f : 1.0f); }
+
+// Four channels of a row that lie side by side from `channel` on as e2m1, whose codes lie in front of all scales. Every lane
+// of the warp comes, those that have channels of the row store.
+DEVICE void store_codes_fours(THREAD const u32* code, GLOBAL u8* row, u32 channel) {
+    row[channel / 2u] = u8(code[0] | (code[1] << 4));
+    row[channel / 2u + 1u] = u8(code[2] | (code[3] << 4));
+}
+// In blocks of 32 with an e8m0 scale.
+DEVICE void store_e2m1_fours(THREAD const float* x, bool mine, GLOBAL u8* row, u32 channel, u32 width) {
+    const u32 byte = e2m1_scale_of(amax_of_fours(x));
+    if (!mine) return;
+    u32 code[4];
+    UNROLL
+    for (u32 i = 0; i < 4u; i++) code[i] = byte == 255u ? 7u : code_e2m1(quotient(x[i], e8m0_reciprocal(byte)));
+    store_codes_fours(code, row, channel);
+    if (channel % 32u == 0) row[width / 2u + channel / 32u] = u8(byte);
+}
+// In blocks of 16 with an e4m3 scale, as store_e2m1_halves has it.
+DEVICE void store_halves_fours(THREAD const float* x, bool mine, GLOBAL u8* row, u32 channel, u32 width) {
+    u32 amax = 0, code[4];
+    UNROLL
+    for (u32 i = 0; i < 4u; i++) amax = max_bits(amax, AS_BITS(x[i]) & 0x7fffffffu);
+    amax = max_bits(amax, SHUFFLE_XOR(amax, 2u));
+    amax = max_bits(amax, SHUFFLE_XOR(amax, 1u));
+    if (!mine) return;
+    const u32 scale = halves_scale_of(amax);
+    const float by = halves_divisor(scale);
+    UNROLL
+    for (u32 i = 0; i < 4u; i++) code[i] = amax >= 0x7f800000u ? 7u : code_e2m1(x[i] / by);
+    store_codes_fours(code, row, channel);
+    if (channel % 16u == 0) row[width / 2u + channel / 16u] = u8(scale);
+}
+
 // Two blocks of 16 as e2m1, each with an e4m3 scale; a true division, as a reciprocal could cross a
 // tie.
 DEVICE void store_e2m1_halves(float x, u32 lane, GLOBAL u8* nibbles, GLOBAL u8* scales) {
@@ -70,11 +109,8 @@ DEVICE void store_e2m1_halves(float x, u32 lane, GLOBAL u8* nibbles, GLOBAL u8* 
     amax = max_bits(amax, SHUFFLE_XOR(amax, 4u));
     amax = max_bits(amax, SHUFFLE_XOR(amax, 2u));
     amax = max_bits(amax, SHUFFLE_XOR(amax, 1u));
-    const bool broken = amax >= 0x7f800000u;
-    const float most = AS_FLOAT(amax), least = 6.0f / 512.0f;
-    const u32 scale = broken ? 0x7fu : code_e4m3((most < least ? least : most) / 6.0f);
-    const float by = lift_e4m3(scale) * (PLANTED(FAULT_QUANT_WRONG_SCALE) ? 0.5f : 1.0f);
-    store_e2m1_pair(broken ? 7u : code_e2m1(x / by), lane, nibbles);
+    const u32 scale = halves_scale_of(amax);
+    store_e2m1_pair(amax >= 0x7f800000u ? 7u : code_e2m1(x / halves_divisor(scale)), lane, nibbles);
     if (lane % 16u == 0) scales[lane % 32u / 16u] = u8(scale);
 }
 
