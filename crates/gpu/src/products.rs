@@ -147,7 +147,8 @@ impl Products {
         input: Input,
         weights: &[&dyn Takes],
     ) -> Result<Ready, OpsError> {
-        let mut ready = Ready { input, codes: 0, scales: 0, coded: 0, plain: 0, beside: false };
+        let mut ready =
+            Ready { input, codes: 0, scales: 0, coded: 0, plain: 0, beside: false, early: false };
         for (format, tiled) in weights.iter().flat_map(|weight| weight.takes()) {
             match self.form(format, tiled, input.round) {
                 None => {}
@@ -377,6 +378,7 @@ impl Products {
             second_stride: second.stride,
             round: out.round,
             beside: ready.beside,
+            early: ready.early,
         };
         if rows.rows == 0 {
             return Ok(());

@@ -140,6 +140,11 @@ impl Queue {
         self.last.filter(|_| !self.joins)
     }
 
+    /// The next launch may not read anything before it has waited for the last one.
+    pub fn out_of_turn(&mut self) {
+        self.last = None;
+    }
+
     /// Runs what waits.
     pub fn flush(&mut self) -> OpsResult {
         self.first = false;

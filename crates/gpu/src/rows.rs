@@ -79,12 +79,14 @@ pub struct Ready {
     pub plain: u64,
     /// Whether a product may run beside the last launch, as [`finback_kernels::tiles::Rows`] has it.
     pub beside: bool,
+    /// Whether launches after the product may come early, as it has it.
+    pub early: bool,
 }
 
 impl Ready {
     /// Some of the rows.
     pub fn part(&self, first: usize, rows: usize) -> Self {
-        let Self { input, codes, scales, coded, plain, beside } = *self;
+        let Self { input, codes, scales, coded, plain, beside, early } = *self;
         let skip = |address: u64, bytes: usize| match address {
             0 => 0,
             address => address + (first * bytes) as u64,
@@ -100,6 +102,7 @@ impl Ready {
             coded: skip(coded, Form::Coded.bytes(input.width)),
             plain: skip(plain, Form::Plain.bytes(input.width)),
             beside,
+            early,
         }
     }
 }

@@ -114,6 +114,9 @@ pub struct Rows {
     /// Whether a product of few rows may run beside the launch before it, of one group: the rows were there before
     /// the launch before that, which was a product of few rows.
     pub beside: bool,
+    /// Whether the launches after a product of few rows may be on the device before the rows are there: then none
+    /// of them may read anything before it has waited.
+    pub early: bool,
 }
 
 /// Several weights of one shape, and which rows take which.
@@ -313,7 +316,7 @@ impl Tiles {
         way: Way,
     ) -> Option<Planned<TileArgs>> {
         let mut args = self.args(weight, rows, groups);
-        args.beside = rows.beside.into();
+        (args.beside, args.early) = (rows.beside.into(), rows.early.into());
         let width = (width - args.beside).max(1);
         let own = (self.count() * groups.count()).div_ceil(width as usize);
         let experts = matches!(groups, Groups::Some { .. });

@@ -56,7 +56,10 @@ impl GpuOps {
         ];
         let input = self.x(rows);
         let ready = self.products.ready(&mut self.queue, Of::X, rows.start, input, &[&joined])?;
-        self.products.both(&mut self.queue, &ready, &joined, outs)
+        // What finishes the latents waits for them, so the next product's weights may come while the rows are made.
+        self.products.both(&mut self.queue, &Ready { early: true, ..ready }, &joined, outs)?;
+        self.queue.out_of_turn();
+        Ok(())
     }
 
     /// From the projected latents to packed window rows of a layer and, where their norm is given, the
@@ -213,7 +216,9 @@ impl GpuOps {
         };
         self.queue.push(self.kernels.finish_compressed, &args, [word(n), 1])?;
         let ready = match forms {
-            Some(_) => Ready { input, codes: 0, scales: 0, coded, plain, beside: false },
+            Some(_) => {
+                Ready { input, codes: 0, scales: 0, coded, plain, beside: false, early: false }
+            }
             None => self.products.ready(&mut self.queue, Of::Other, 0, input, &[&index_k])?,
         };
         let keys = self.work.index_k.at;
@@ -340,6 +345,7 @@ impl GpuOps {
                 coded: 0,
                 plain: self.products.other_plain(),
                 beside: false,
+                early: false,
             },
             None => self.products.ready(&mut self.queue, Of::Other, 0, input, &[&wo_a])?,
         };

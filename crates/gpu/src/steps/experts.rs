@@ -166,7 +166,7 @@ impl GpuOps {
         let (x, width) = (self.work.shared_row(self.work.hidden, shared), self.own.inter);
         let rows = of.end;
         let input = Input { x, width, stride: width, rows, round: true, kept: false };
-        Ready { input, codes: 0, scales: 0, coded, plain: 0, beside: false }
+        Ready { input, codes: 0, scales: 0, coded, plain: 0, beside: false, early: false }
             .part(of.start, of.len())
     }
 

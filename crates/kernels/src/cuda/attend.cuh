@@ -182,26 +182,33 @@ DEVICE float one_over(float sum, float sink, float top) {
     return 1.0f / (sum + (PLANTED(FAULT_ATTEND_NO_SINK) ? 0.0f : exp_fast(sink - top)));
 }
 
-// The weights of one head from its scores of so many 32 keys, lane l's being keys l, l + 32, .. and minus infinity where
-// there is no key; lane i keeps what the sums before the i-th 32 keys are multiplied by. Gives 1 / the divisor.
-DEVICE float tile_weights(float* s, u32 tiles, float sink, float& shrink) {
-    float top = first_top(sink), sum = 0.0f, most[TILE_KEYS / 32u];
-    // None of these waits for another.
+// The weights of one head, in place of its scores of so many 32 keys: the lane's are those of keys l, l + 32, .., every
+// 32nd word of `own`. Lane i keeps what the sums before the i-th 32 keys are multiplied by. Gives 1 / the divisor.
+#define WEIGHTS_TURN 4u
+DEVICE float tile_weights(const TileKeys& keys, u32* own, u32 tiles, float sink, float& shrink) {
+    const u32 lane = LANE % 32u;
+    float top = first_top(sink), sum = 0.0f;
+#pragma unroll 1
+    for (u32 first = 0; first < tiles; first += WEIGHTS_TURN) {
+        float s[WEIGHTS_TURN], most[WEIGHTS_TURN];
 #pragma unroll
-    for (u32 i = 0; i < TILE_KEYS / 32u; i++) {
-        if (i % 4u == 0 && i >= tiles) break;
-        most[i] = score_of(WARP_MAX(rank_of(s[i])));
-    }
+        for (u32 i = 0; i < WEIGHTS_TURN; i++) {
+            const u32 key = (first + i) * 32u;
+            s[i] = key + lane < keys_until(keys, key) ? AS_FLOAT(own[key]) : -infinity();
+        }
+        // None of these waits for another.
 #pragma unroll
-    for (u32 i = 0; i < TILE_KEYS / 32u; i++) {
-        if (i % 4u == 0 && i >= tiles) break;
-        const float by = rise(top, most[i]);
-        s[i] = exp_fast(s[i] - top);
-        float part = s[i] + SHUFFLE_XOR(s[i], 1u);
-        part = part + SHUFFLE_XOR(part, 8u);
-        part = part + SHUFFLE_XOR(part, 16u);
-        sum = sum * by + part;
-        if (LANE % 32u == i) shrink = by;
+        for (u32 i = 0; i < WEIGHTS_TURN; i++) most[i] = score_of(WARP_MAX(rank_of(s[i])));
+#pragma unroll
+        for (u32 i = 0; i < WEIGHTS_TURN; i++) {
+            const float by = rise(top, most[i]), e = exp_fast(s[i] - top);
+            float part = e + SHUFFLE_XOR(e, 1u);
+            part = part + SHUFFLE_XOR(part, 8u);
+            part = part + SHUFFLE_XOR(part, 16u);
+            sum = sum * by + part;
+            if (lane == first + i) shrink = by;
+            own[(first + i) * 32u] = split_weight(e);
+        }
     }
     sum = sum + SHUFFLE_XOR(sum, 2u);
     sum = sum + SHUFFLE_XOR(sum, 4u);
@@ -363,24 +370,17 @@ CUDA_KERNEL_AHEAD(tile_attend_mix, TileAttendArgs, 512, 2) {
         if (own + MIX_PART * i < tiles * 32u) lift_mixed(chunk[i], keys, own + MIX_PART * i, tile, x);
     LAUNCHES_BEFORE();
     {
+        // A warp is a head.
         const float* from = args.scores + (row * args.heads + head0 + warp) * TILE_KEYS + lane;
         u32* to = weights + weight_at(warp, lane);
-        float s[TILE_KEYS / 32u];
-#pragma unroll
-        for (u32 i = 0; i < TILE_KEYS / 32u; i++) {
-            // Keys come in fours of 32: past the last there is nothing to weigh.
-            if (i % 4u == 0 && i >= tiles) break;
-            s[i] = i * 32u + lane < keys_until(keys, i * 32u) ? from[i * 32u] : -infinity();
-        }
+#pragma unroll 4
+        for (u32 i = 0; i < tiles; i++) copy4(shared_address(to + i * 32u), from + i * 32u);
+        copies_commit();
+        copies_wait<0>();
         float shrink = 1.0f;
-        const float all = tile_weights(s, tiles, sink, shrink);
+        const float all = tile_weights(keys, to, tiles, sink, shrink);
         if (lane < TILE_KEYS / 32u) shrinks[lane * 16u + warp] = shrink;
         if (lane == 0) divisor[warp] = all;
-#pragma unroll
-        for (u32 i = 0; i < TILE_KEYS / 32u; i++) {
-            if (i % 4u == 0 && i >= tiles) break;
-            to[i * 32u] = split_weight(s[i]);
-        }
     }
     __syncthreads();
     // Eight channels for each of eight warps; a load brings the operands of two steps.
@@ -401,16 +401,14 @@ CUDA_KERNEL_AHEAD(tile_attend_mix, TileAttendArgs, 512, 2) {
             mix_keys(sum, weights + at * 32u, places_in, from + at * 32u % MIX_KEYS * 128u);
         }
     };
-    mix(0, MIX_PART / 32u);
-    if (fifth) {
+    // The first part's keys, then the next three's, while a fifth one takes the first one's place, then that.
+#pragma unroll 1
+    for (u32 act = 0; act < 3u; act++) {
+        mix(act == 0 ? 0 : act == 1u ? MIX_PART / 32u : MIX_KEYS / 32u, act == 0 ? MIX_PART / 32u : act == 1u ? MIX_KEYS / 32u : TILE_KEYS / 32u);
+        if (!fifth || act == 2u) continue;
         __syncthreads();
         const u32 key = own + MIX_KEYS;
-        if (key < (keys.count + 31u) / 32u * 32u) lift_mixed(chunk[PARTS - 1u], keys, key, tile, x);
-    }
-    mix(MIX_PART / 32u, MIX_KEYS / 32u);
-    if (fifth) {
-        __syncthreads();
-        mix(MIX_KEYS / 32u, TILE_KEYS / 32u);
+        if (act == 0 && key < (keys.count + 31u) / 32u * 32u) lift_mixed(chunk[PARTS - 1u], keys, key, tile, x);
     }
     __syncthreads();
     float* out = reinterpret_cast<float*>(tile);

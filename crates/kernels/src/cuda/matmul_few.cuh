@@ -105,10 +105,36 @@ DEVICE void read_on(FewReader& r, const TileArgs& args, const FewShape& shape, c
     read_where<F>(r, args, shape, parts);
 }
 
+// The sum of what the lanes before this one have.
+DEVICE u32 warp_before(u32 own, u32 lane) {
+    u32 sum = own;
+#pragma unroll
+    for (u32 apart = 1; apart < 32u; apart *= 2u) {
+        const u32 other = __shfl_up_sync(0xffffffffu, sum, apart);
+        if (lane >= apart) sum += other;
+    }
+    return sum - own;
+}
+
 // Cuts the groups' rows into parts of up to 8 E. Returns how many there are; every one of the group's lanes.
 template <u32 E, u32 LANES> DEVICE u32 few_parts(const TileArgs& args, u16* parts, u32* groups, u32* counts) {
     constexpr u32 EACH = (FEW_GROUPS + LANES - 1u) / LANES;
     const u32 lane = LANE % 32u, warp = LANE / 32u;
+    if (args.groups_max <= 32u) {
+        // One warp does it.
+        if (warp == 0) {
+            const bool mine = lane < args.groups_max;
+            const u32 weight = mine ? args.groups[lane * 3u] : 0, start = mine ? args.groups[lane * 3u + 1u] : 0, end = mine ? args.groups[lane * 3u + 2u] : 0;
+            const u32 own = (end - start + 8u * E - 1u) / (8u * E);
+            u32 before = warp_before(own, lane);
+            if (mine) groups[lane * 3u] = weight, groups[lane * 3u + 1u] = start, groups[lane * 3u + 2u] = end;
+            if (lane == 31u) counts[0] = before + own;
+#pragma unroll 1
+            for (u32 j = 0; j < own; j++) parts[before++] = u16(lane | (j << 9));
+        }
+        __syncthreads();
+        return counts[0];
+    }
     u32 own[EACH], sum = 0;
 #pragma unroll
     for (u32 i = 0; i < EACH; i++) {
@@ -121,16 +147,10 @@ template <u32 E, u32 LANES> DEVICE u32 few_parts(const TileArgs& args, u16* part
         }
         sum += own[i];
     }
-    u32 before = sum;
-#pragma unroll
-    for (u32 apart = 1; apart < 32u; apart *= 2u) {
-        const u32 other = __shfl_up_sync(0xffffffffu, before, apart);
-        if (lane >= apart) before += other;
-    }
-    if (lane == 31u) counts[warp] = before;
+    u32 before = warp_before(sum, lane);
+    if (lane == 31u) counts[warp] = before + sum;
     __syncthreads();
     u32 all = 0;
-    before -= sum;
     for (u32 i = 0; i < LANES / 32u; i++) {
         if (i < warp) before += counts[i];
         all += counts[i];
@@ -436,6 +456,7 @@ template <u32 F, u32 U, u32 LEAST, u32 MOST> DEVICE void few(const TileArgs& arg
             signal_new(there + (shape.side * shape.team * 4u + i) * 8u, (i % 4u < 2u ? 4u : shape.team) * WARP_ARRIVALS);
         signals_made();
     }
+    if (args.early) dependents_may_start();
     if (waits) wait_for_launches_before();
     // Where rows are there before the weights are asked for they come first, behind all of which they would wait.
     const bool at_once = waits && few_same_row(args);

@@ -444,7 +444,7 @@ struct TileArgs {
     u32 known;
     u32 beside;
     u32 quads;
-    u32 pad;
+    u32 early;
 };
 
 struct CopyArgs {

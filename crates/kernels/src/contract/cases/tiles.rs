@@ -346,6 +346,7 @@ fn split(kind: u32) -> Case {
                 second_stride: second,
                 round: false,
                 beside: true,
+                early: false,
             };
             By::Few.plan(&tiles, at.of("weight"), &rows, &Groups::One)
         })
