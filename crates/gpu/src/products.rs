@@ -391,7 +391,11 @@ impl Products {
                 reason: format!("{} rows of {} values", rows.rows, ready.input.width),
             });
         };
-        queue.push(kernel, &args, grid)
+        queue.push(kernel, &args, grid)?;
+        if ready.early || ready.beside {
+            queue.out_of_turn();
+        }
+        Ok(())
     }
 }
 

@@ -114,8 +114,8 @@ pub struct Rows {
     /// Whether a product of few rows may run beside the launch before it, of one group: the rows were there before
     /// the launch before that, which was a product of few rows.
     pub beside: bool,
-    /// Whether the launches after a product of few rows may be on the device before the rows are there: then none
-    /// of them may read anything before it has waited.
+    /// Whether the launches after a product of up to 8 rows, by another weight than FP4, may be on the device before
+    /// the rows are there: then none of them may read anything before it has waited.
     pub early: bool,
 }
 
@@ -470,7 +470,8 @@ fn parts_room(experts: bool) -> usize {
     if experts { 12 * FEW_GROUPS + 2 * 1024 } else { 0 }
 }
 
-/// Whether a launch that follows one of this kernel may read at once what was there before that one.
+/// Whether a launch that follows one of this kernel, which is neither `beside` another nor `early`, may read at once what
+/// was there before that one.
 pub fn is_in_turn(kernel: &Kernel) -> bool {
     [Way::Few, Way::Eight, Way::Some].iter().any(|way| way.names().contains(&kernel.name))
 }

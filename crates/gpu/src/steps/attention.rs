@@ -57,9 +57,7 @@ impl GpuOps {
         let input = self.x(rows);
         let ready = self.products.ready(&mut self.queue, Of::X, rows.start, input, &[&joined])?;
         // What finishes the latents waits for them, so the next product's weights may come while the rows are made.
-        self.products.both(&mut self.queue, &Ready { early: true, ..ready }, &joined, outs)?;
-        self.queue.out_of_turn();
-        Ok(())
+        self.products.both(&mut self.queue, &Ready { early: true, ..ready }, &joined, outs)
     }
 
     /// From the projected latents to packed window rows of a layer and, where their norm is given, the

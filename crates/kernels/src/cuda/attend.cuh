@@ -185,6 +185,7 @@ DEVICE float one_over(float sum, float sink, float top) {
 // The weights of one head, in place of its scores of so many 32 keys: the lane's are those of keys l, l + 32, .., every
 // 32nd word of `own`. Lane i keeps what the sums before the i-th 32 keys are multiplied by. Gives 1 / the divisor.
 #define WEIGHTS_TURN 4u
+static_assert(TILE_KEYS / 32u % WEIGHTS_TURN == 0, "a head's last turn ends in its own place");
 DEVICE float tile_weights(const TileKeys& keys, u32* own, u32 tiles, float sink, float& shrink) {
     const u32 lane = LANE % 32u;
     float top = first_top(sink), sum = 0.0f;

@@ -262,6 +262,10 @@ KERNEL_AHEAD(route_few, RouteFewArgs, 1) {
         order[place] = expert;
         shares[place] = weight;
     }
+    if (args.row_count == 1u) {
+        ROLLED
+        for (u32 k = topk * 3u + i; args.groups && k < args.groups_max * 3u; k += GROUP_LANES) args.groups[k] = 0;
+    }
     if (!args.groups || args.row_count == 1u) return;
     BARRIER();
     const u32 expert = mine ? order[i] : 0;

@@ -20,7 +20,7 @@ unsigned group_y();
 unsigned groups_x();
 unsigned planted();
 
-// Lanes that meet: the own 32, the own four or sixteen times 32, or the own group's.
+// Lanes that meet: the own 32, the own four, ten or sixteen times 32, or the own group's.
 enum Company { WARP, FOUR_WARPS, TEN_WARPS, SIXTEEN_WARPS, GROUP, COMPANIES };
 // What lanes do once all of them are there: it has what each brought, in order of lanes.
 typedef void (*Together)(void* const* brought, unsigned lanes);

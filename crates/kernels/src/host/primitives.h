@@ -136,6 +136,7 @@ DEVICE void store_half(u32 to, u32 x) { *reinterpret_cast<u16*>(finback::shared_
 
 // A team is ten warps or sixteen.
 DEVICE void team_meets(u32, u32 lanes) {
+    if (lanes != 320u && lanes != 512u) finback::note(&finback::Report::diverged);
     finback::meet(lanes == 512u ? finback::SIXTEEN_WARPS : finback::TEN_WARPS, nullptr, nullptr);
 }
 

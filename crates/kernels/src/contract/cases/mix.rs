@@ -335,7 +335,7 @@ fn hyper_norm(hc: usize, slices: usize, kept: bool, first: u32) -> Case {
                 scale_comb: scale[2],
                 kept: kept.into(),
                 first,
-                known: 0,
+                known: kept.into(),
                 pad: 0,
             };
             (args.bytes(), [word(rows.len()), 1 + word(WIDTH).div_ceil(512) - first])

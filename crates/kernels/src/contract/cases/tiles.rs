@@ -26,6 +26,8 @@ pub fn cases() -> Vec<Case> {
         cases.push(grouped(kind, By::Few));
         cases.push(grouped(kind, By::Some));
         cases.push(grouped(kind, By::Many));
+        cases.push(single(kind, By::Few));
+        cases.push(single(kind, By::Some));
         cases.push(each(kind, By::Few));
         cases.push(each(kind, By::Some));
         cases.push(each(kind, By::Many));
@@ -195,6 +197,7 @@ fn product(kind: u32, (steps, outputs): (usize, usize), rows: usize, by: By) -> 
                 out: at.of("out"),
                 out_stride: stride,
                 round,
+                early: round,
                 ..Rows::default()
             };
             by.plan(&tiles, at.of("weight"), &rows, &Groups::One)
@@ -270,6 +273,46 @@ fn grouped(kind: u32, by: By) -> Case {
         })
         .want(move |row| vec![wanted(kind, &weights[weight_of(row)], 0..outputs, &x, row, true)]);
     faults(struck(case), kind, steps)
+}
+
+/// Each row of a weight of its own, of more of them than one warp cuts into parts.
+fn single(kind: u32, by: By) -> Case {
+    let (rows, count, steps, outputs) = (70, 72, 2, 24);
+    let inputs = steps * step_inputs(kind);
+    let mut data = Data::new(90 + u64::from(kind));
+    let Some(tiles) = Tiles::new(kind, SIDE, inputs, outputs) else { return none(kind, by) };
+    let weights: Vec<Weight> =
+        (0..3).map(|_| draw(&mut data, kind, SIDE, (inputs, outputs))).collect();
+    let all: Vec<u8> = weights.iter().flat_map(|weight| weight.tiles.clone()).collect();
+    let x = inputs_of(&mut data, kind, rows, inputs);
+    let x_stride = x.row_bytes;
+    let case = Case::new(by.kernel(kind), format!("{rows} rows of a weight each"), rows)
+        .shared("weight", &all)
+        .made("groups", move |rows| {
+            let parts = rows.iter().enumerate().map(|(i, &row)| [row % 3, i, i + 1]);
+            let mut groups: Vec<u32> = parts.flatten().map(word).collect();
+            groups.resize(3 * count, 0);
+            bytes(&groups)
+        })
+        .row("x", &x.bytes)
+        .strided("out", outputs * 4, outputs * 4, 0)
+        .launch(move |at, rows| {
+            let groups = Groups::Some { groups: at.of("groups"), count, list: 0, known: false };
+            let rows = Rows {
+                x: at.of("x"),
+                x_stride,
+                // Of a group.
+                rows: if by == By::Some { 9 } else { 2 }.min(rows.len()),
+                out: at.of("out"),
+                out_stride: outputs,
+                ..Rows::default()
+            };
+            by.plan(&tiles, at.of("weight"), &rows, &groups)
+        })
+        .want(move |row| vec![wanted(kind, &weights[row % 3], 0..outputs, &x, row, false)]);
+    // A part has no other row to take.
+    let case = case.strike("x", 11, f32::NAN, Rule::Nan("out"));
+    faults(case, kind, steps)
 }
 
 /// Two weights, each of its own inputs and outputs of every row.
