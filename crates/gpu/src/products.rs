@@ -91,9 +91,9 @@ impl Products {
         self.found.width
     }
 
-    /// Products from now on take so many groups at most; how many they took so far.
-    pub fn set_width(&mut self, groups: u32) -> u32 {
-        std::mem::replace(&mut self.found.width, groups)
+    /// Products from now on take so many groups at most.
+    pub fn set_width(&mut self, groups: u32) {
+        self.found.width = groups;
     }
 
     /// Where rows that only these weights take lie as codes in steps; `None` where one of them takes another
@@ -147,8 +147,7 @@ impl Products {
         input: Input,
         weights: &[&dyn Takes],
     ) -> Result<Ready, OpsError> {
-        let mut ready =
-            Ready { input, codes: 0, scales: 0, coded: 0, plain: 0, beside: false, early: false };
+        let mut ready = Ready::new(input);
         for (format, tiled) in weights.iter().flat_map(|weight| weight.takes()) {
             match self.form(format, tiled, input.round) {
                 None => {}

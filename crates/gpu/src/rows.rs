@@ -84,6 +84,11 @@ pub struct Ready {
 }
 
 impl Ready {
+    /// Rows of which no form is made yet.
+    pub fn new(input: Input) -> Self {
+        Self { input, codes: 0, scales: 0, coded: 0, plain: 0, beside: false, early: false }
+    }
+
     /// Some of the rows.
     pub fn part(&self, first: usize, rows: usize) -> Self {
         let Self { input, codes, scales, coded, plain, beside, early } = *self;

@@ -59,6 +59,11 @@ pub struct Layer {
 }
 
 impl Layer {
+    /// A hyper-connection site.
+    pub fn site(&self, site: Site) -> &Mix {
+        &self.sites[usize::from(site == Site::Ffn)]
+    }
+
     /// Whether a weight takes the inputs of a site's sublayer from rows of f32: tiles take bf16 or codes.
     pub fn reads_f32(&self, site: Site) -> bool {
         let mut takes: Vec<&dyn Takes> = match site {

@@ -214,9 +214,7 @@ impl GpuOps {
         };
         self.queue.push(self.kernels.finish_compressed, &args, [word(n), 1])?;
         let ready = match forms {
-            Some(_) => {
-                Ready { input, codes: 0, scales: 0, coded, plain, beside: false, early: false }
-            }
+            Some(_) => Ready { coded, plain, ..Ready::new(input) },
             None => self.products.ready(&mut self.queue, Of::Other, 0, input, &[&index_k])?,
         };
         let keys = self.work.index_k.at;
@@ -336,15 +334,7 @@ impl GpuOps {
         let input = Input { x, width, stride: width, rows: n, round: false, kept: false };
         let ready = match wo_a.tiled {
             // Attention left its output so.
-            Some(_) => Ready {
-                input,
-                codes: 0,
-                scales: 0,
-                coded: 0,
-                plain: self.products.other_plain(),
-                beside: false,
-                early: false,
-            },
+            Some(_) => Ready { plain: self.products.other_plain(), ..Ready::new(input) },
             None => self.products.ready(&mut self.queue, Of::Other, 0, input, &[&wo_a])?,
         };
         let out = Out { at: self.work.z.row(rows.start), stride: z_width, round };

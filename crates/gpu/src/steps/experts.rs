@@ -6,7 +6,7 @@ use finback_kernels::args::{
     GroupArgs, RouteArgs, RouteFewArgs, SumExpertsArgs, SwigluArgs, scoring,
 };
 use finback_kernels::manifest::ROUTE_FEW;
-use finback_kernels::tiles::is_in_turn;
+use finback_kernels::tiles::{is_in_turn, row_bytes};
 use finback_ops::{Ffn, OpsError, OpsResult, Rows, Scoring};
 
 use crate::hosted::Fetched;
@@ -134,7 +134,7 @@ impl GpuOps {
             self.go_aside(own);
         }
         self.swiglu(0..rows, rows, Some(coded))?;
-        let ready = self.hidden_rows(0..rows, rows, coded);
+        let ready = self.hidden_rows(rows, rows, coded);
         self.shared_down(layer, &ready)
     }
 
@@ -150,7 +150,7 @@ impl GpuOps {
             up: skip(work.shared_row(work.hidden_up, shared), inter),
             weights: skip(work.shared_row(work.sorted, shared), 1),
             out: if coded.is_some() { 0 } else { hidden },
-            coded: coded.map_or(0, |at| self.hidden_rows(of.clone(), shared, at).coded),
+            coded: coded.map_or(0, |at| at + (of.start * row_bytes(true, inter)) as u64),
             width: word(inter),
             weighted: 1,
             limit: self.spec.dims.swiglu_limit,
@@ -161,13 +161,11 @@ impl GpuOps {
         self.queue.push(self.kernels.swiglu, &args, [word(of.len()), word(slices)])
     }
 
-    /// Some of the experts' rows as SwiGLU codes them, those of all beginning at an address.
-    fn hidden_rows(&self, of: Range<usize>, shared: usize, coded: u64) -> Ready {
+    /// The first of the experts' rows, of which shared ones come first, as SwiGLU codes them to an address.
+    fn hidden_rows(&self, rows: usize, shared: usize, coded: u64) -> Ready {
         let (x, width) = (self.work.shared_row(self.work.hidden, shared), self.own.inter);
-        let rows = of.end;
         let input = Input { x, width, stride: width, rows, round: true, kept: false };
-        Ready { input, codes: 0, scales: 0, coded, plain: 0, beside: false, early: false }
-            .part(of.start, of.len())
+        Ready { coded, ..Ready::new(input) }
     }
 
     /// The last product of the shared experts.
@@ -232,13 +230,13 @@ impl GpuOps {
         let ready = match coded {
             Some(at) => {
                 self.swiglu(n..n + routes, n, coded)?;
-                self.hidden_rows(n..n + routes, n, at)
+                self.hidden_rows(n + routes, n, at)
             }
             None => self.gathered_hidden(n, routes, &[&routed_down, &shared_down])?,
         };
         let routed_out = self.work.routed_row(self.work.expert_out);
         let out = Out { at: routed_out, stride: self.own.hidden, round };
-        let routed = if coded.is_some() { ready } else { ready.part(n, routes) };
+        let routed = ready.part(n, routes);
         for turn in self.turns(groups) {
             let used = self.used(&turn, routed_down.fetched.as_ref(), n, known)?;
             self.products.experts(&mut self.queue, &routed, &routed_down, used, 0, out)?;

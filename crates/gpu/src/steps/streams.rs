@@ -132,17 +132,16 @@ impl GpuOps {
         self.queue.push(self.kernels.tap, &args, by_slice(rows.len(), d.hidden))
     }
 
-    pub(crate) fn hyper_in_step(&mut self, layer: usize, site: Site, rows: Rows) -> OpsResult {
+    pub(crate) fn hyper_in_step(&mut self, layer: usize, which: Site, rows: Rows) -> OpsResult {
         self.check_rows("hyper_in", &rows)?;
-        let which = usize::from(site == Site::Ffn);
-        let sliced = self.weights.layers[layer].sites[which].mix.format == Format::F32;
+        let sliced = self.weights.layers[layer].site(which).mix.format == Format::F32;
         if let Some(mix) = self.wide.mix.filter(|_| sliced) {
-            return self.hyper_in_slices(layer, site, rows, &mix);
+            return self.hyper_in_slices(layer, which, rows, &mix);
         }
         self.expand_pending()?;
         let spec = self.spec.clone();
         let (d, n, work) = (&spec.dims, rows.len(), &self.work);
-        let site = &self.weights.layers[layer].sites[which];
+        let site = self.weights.layers[layer].site(which);
         let width = d.hc * d.hidden;
         let streams = work.streams.row(rows.start);
         let kept = spec.numerics.round_stores;
@@ -187,7 +186,7 @@ impl GpuOps {
         let x = work.x.row(rows.start);
         let collapsed = if mix.tiled { plain } else { x };
         let reads = self.weights.layers[layer].reads_f32(which);
-        let site = &self.weights.layers[layer].sites[usize::from(which == Site::Ffn)];
+        let site = self.weights.layers[layer].site(which);
         let round = u32::from(spec.numerics.round_stores);
         let experts = pending.as_ref().and_then(|pending| pending.experts);
         let each = mix.rows_each(n, self.products.width());

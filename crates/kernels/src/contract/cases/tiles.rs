@@ -215,6 +215,18 @@ fn product(kind: u32, (steps, outputs): (usize, usize), rows: usize, by: By) -> 
     faults(struck(case), kind, steps)
 }
 
+/// Several weights of one shape, and all of their tiles one after another.
+fn draw_all(
+    data: &mut Data,
+    kind: u32,
+    shape: (usize, usize),
+    count: usize,
+) -> (Vec<Weight>, Vec<u8>) {
+    let weights: Vec<Weight> = (0..count).map(|_| draw(data, kind, SIDE, shape)).collect();
+    let all = weights.iter().flat_map(|weight| weight.tiles.clone()).collect();
+    (weights, all)
+}
+
 /// Rows of three weights by a list, two of them with rows.
 fn grouped(kind: u32, by: By) -> Case {
     // Of many rows, more than a piece has.
@@ -223,9 +235,7 @@ fn grouped(kind: u32, by: By) -> Case {
     let inputs = steps * step_inputs(kind);
     let mut data = Data::new(80 + u64::from(kind));
     let Some(tiles) = Tiles::new(kind, SIDE, inputs, outputs) else { return none(kind, by) };
-    let weights: Vec<Weight> =
-        (0..3).map(|_| draw(&mut data, kind, SIDE, (inputs, outputs))).collect();
-    let all: Vec<u8> = weights.iter().flat_map(|weight| weight.tiles.clone()).collect();
+    let (weights, all) = draw_all(&mut data, kind, (inputs, outputs), 3);
     let x = inputs_of(&mut data, kind, rows, inputs);
     let x_stride = x.row_bytes;
     let weight_of = |row: usize| if row < 3 { 0 } else { 2 };
@@ -281,9 +291,7 @@ fn single(kind: u32, by: By) -> Case {
     let inputs = steps * step_inputs(kind);
     let mut data = Data::new(90 + u64::from(kind));
     let Some(tiles) = Tiles::new(kind, SIDE, inputs, outputs) else { return none(kind, by) };
-    let weights: Vec<Weight> =
-        (0..3).map(|_| draw(&mut data, kind, SIDE, (inputs, outputs))).collect();
-    let all: Vec<u8> = weights.iter().flat_map(|weight| weight.tiles.clone()).collect();
+    let (weights, all) = draw_all(&mut data, kind, (inputs, outputs), 3);
     let x = inputs_of(&mut data, kind, rows, inputs);
     let x_stride = x.row_bytes;
     let case = Case::new(by.kernel(kind), format!("{rows} rows of a weight each"), rows)
@@ -327,8 +335,7 @@ fn each(kind: u32, by: By) -> Case {
     let inputs = steps * step_inputs(kind);
     let mut data = Data::new(85 + u64::from(kind));
     let Some(tiles) = Tiles::new(kind, SIDE, inputs, outputs) else { return none(kind, by) };
-    let weights = [(); 2].map(|()| draw(&mut data, kind, SIDE, (inputs, outputs)));
-    let all: Vec<u8> = weights.iter().flat_map(|weight| weight.tiles.clone()).collect();
+    let (weights, all) = draw_all(&mut data, kind, (inputs, outputs), 2);
     // A row's two parts lie side by side.
     let x = inputs_of(&mut data, kind, rows * 2, inputs);
     let x_step = x.row_bytes;
