@@ -56,6 +56,8 @@ pub struct Driver {
     aside: sys::CUstream,
     meeting: sys::CUevent,
     staging: Option<Staging>,
+    /// `ANSWER` bytes of pinned memory.
+    answer: *mut c_void,
     registered: Vec<Registered>,
     watch: Watch,
 }
@@ -104,6 +106,8 @@ struct Staging {
 /// Bytes of one part, and parts: what a long piece of a prompt copies fits beside the one before.
 const PART: usize = 4 << 20;
 const PARTS: usize = 32;
+/// Bytes of pinned memory for what is read back: to memory that is not pinned the driver copies by way of its own.
+const ANSWER: usize = 16 << 10;
 /// Bytes that the driver takes a copy of at once; more would wait for the launches before.
 const AT_ONCE: usize = 16 << 10;
 
@@ -144,6 +148,17 @@ unsafe impl Send for Function {}
 // SAFETY: as above.
 unsafe impl Send for Graph {}
 
+/// A stream of this priority, which waits for no other.
+fn new_stream(priority: c_int) -> Result<sys::CUstream, Said> {
+    let mut stream = stream::null();
+    let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+    // SAFETY: a context is current; the driver writes one handle.
+    unsafe { sys::cuStreamCreateWithPriority(&raw mut stream, flags, priority) }
+        .result()
+        .map_err(|error| said("a stream", error))?;
+    Ok(stream)
+}
+
 impl Driver {
     /// How many devices there are. Call [`is_there`] first: without a driver this panics.
     pub fn count() -> Result<usize, Said> {
@@ -166,14 +181,22 @@ impl Driver {
             aside: stream::null(),
             meeting: std::ptr::null_mut(),
             staging: None,
+            answer: std::ptr::null_mut(),
             registered: Vec::new(),
             watch: Watch::default(),
         };
         driver.bind()?;
-        driver.stream = stream::create(stream::StreamKind::NonBlocking)
-            .map_err(|error| said("a stream", error))?;
-        driver.aside = stream::create(stream::StreamKind::NonBlocking)
-            .map_err(|error| said("a stream", error))?;
+        // Of groups that wait for room on the device those that are not aside come first.
+        let (mut least, mut greatest) = (0, 0);
+        // SAFETY: the driver writes two integers.
+        unsafe { sys::cuCtxGetStreamPriorityRange(&raw mut least, &raw mut greatest) }
+            .result()
+            .map_err(|error| said("priorities of streams", error))?;
+        driver.stream = new_stream(greatest)?;
+        driver.aside = new_stream(least)?;
+        // SAFETY: the memory is given back when this is dropped.
+        driver.answer = unsafe { result::malloc_host(ANSWER, 0) }
+            .map_err(|error| said("pinned memory for what is read", error))?;
         driver.meeting = event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
             .map_err(|error| said("an event", error))?;
         Ok(driver)
@@ -343,19 +366,29 @@ impl Driver {
     }
 
     /// Waits and copies device memory to `out`.
-    pub fn read(&self, address: u64, out: &mut [u8]) -> Result<(), Said> {
+    pub fn read(&mut self, address: u64, out: &mut [u8]) -> Result<(), Said> {
         self.bind()?;
         if self.watch.0.is_some() {
             // The copy itself waits without looking at anything else.
             self.wait()?;
         }
         let what = format!("{} bytes from {address:#x}", out.len());
-        // SAFETY: `out` is borrowed until the copy is over.
-        unsafe {
-            let copied = result::memcpy_dtoh_async(out, address, self.stream);
-            let over = stream::synchronize(self.stream);
-            copied.and(over).map_err(|error| said(&what, error))
+        let copy = |to: &mut [u8]| {
+            // SAFETY: `to` is borrowed until the copy is over.
+            unsafe {
+                let copied = result::memcpy_dtoh_async(to, address, self.stream);
+                let over = stream::synchronize(self.stream);
+                copied.and(over).map_err(|error| said(&what, error))
+            }
+        };
+        if out.len() > ANSWER {
+            return copy(out);
         }
+        // SAFETY: it has `ANSWER` bytes, and `&mut self` keeps others from it.
+        let answer = unsafe { std::slice::from_raw_parts_mut(self.answer.cast(), out.len()) };
+        copy(answer)?;
+        out.copy_from_slice(answer);
+        Ok(())
     }
 
     /// NVIDIA's matrix product in the stream's order; `None` where its library is not there.
@@ -544,6 +577,9 @@ impl Drop for Driver {
                 for event in done.into_iter().chain([copied]) {
                     let _ = event::destroy(event);
                 }
+            }
+            if !self.answer.is_null() {
+                let _ = result::free_host(self.answer);
             }
             if !self.meeting.is_null() {
                 let _ = event::destroy(self.meeting);

@@ -252,7 +252,8 @@ impl Ops for GpuOps {
         }
         let (queue, kernels) = (&mut self.queue, &self.kernels);
         self.state.keep(queue, kernels, &self.batch.spans, keeps, computed_from)?;
-        if self.queue.is_taped() { Ok(()) } else { self.look_ahead() }
+        // The copies run while the host is busy with what was chosen.
+        if self.queue.is_taped() { self.queue.flush() } else { self.look_ahead() }
     }
 
     fn reset(&mut self, slot: usize) -> OpsResult {

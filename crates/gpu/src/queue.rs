@@ -11,7 +11,7 @@ use finback_ops::{OpsError, OpsResult};
 const TAPED_ROWS: usize = 128;
 
 /// Launches of a taped pass that go to the device by themselves, to run while the others are made.
-const FIRST: usize = 16;
+const FIRST: usize = 23;
 
 /// A device and the launches that it has not got yet.
 pub struct Queue {
@@ -27,6 +27,10 @@ pub struct Queue {
     goes_aside: bool,
     aside: bool,
     joins: bool,
+    /// Whether all passes so far are over, and whether those before the one that began were then: what runs may not
+    /// read what is written beside it.
+    over: bool,
+    were_over: bool,
     /// Counts the passes that began.
     passes: u64,
     /// What the device noticed and nobody was told.
@@ -47,6 +51,8 @@ impl Queue {
             goes_aside: false,
             aside: false,
             joins: false,
+            over: true,
+            were_over: true,
             passes: 0,
             findings: Findings::default(),
         }
@@ -66,6 +72,7 @@ impl Queue {
             // What is copied beside this pass's launches lies where those before may still read.
             self.wait()?;
         }
+        self.were_over = std::mem::take(&mut self.over);
         self.first = true;
         self.passes += 1;
         Ok(())
@@ -119,9 +126,11 @@ impl Queue {
         self.goes_aside = aside && self.taped;
     }
 
-    /// The next launch that does not go aside waits for all that did.
+    /// The next launch that does not go aside waits for all that did; one that does is behind those anyway.
     pub fn join(&mut self) {
-        self.joins |= std::mem::take(&mut self.aside);
+        if !self.goes_aside {
+            self.joins |= std::mem::take(&mut self.aside);
+        }
     }
 
     /// A gather, to which every device that shares the model comes.
@@ -177,9 +186,10 @@ impl Queue {
         done.map_err(|error| failed(self.device.name(), "a copy to the device", &error))
     }
 
-    /// Writes bytes where no launch of this pass has read; those of a long pass may run meanwhile.
+    /// Writes bytes where no launch of this pass has read, while those may run. Launches between passes read nothing
+    /// that is written so.
     pub fn write_beside(&mut self, address: u64, bytes: &[u8]) -> OpsResult {
-        if self.taped {
+        if !self.were_over {
             return self.write(address, bytes);
         }
         let done = self.device.write_beside(address, bytes);
@@ -193,7 +203,9 @@ impl Queue {
             return Ok(());
         }
         let done = self.device.read(address, out);
-        done.map_err(|error| failed(self.device.name(), "a copy from the device", &error))
+        done.map_err(|error| failed(self.device.name(), "a copy from the device", &error))?;
+        self.over = true;
+        Ok(())
     }
 
     /// Reads `count` words after all that waits has run.
@@ -209,6 +221,7 @@ impl Queue {
         let done = self.device.finish();
         let found = done.map_err(|error| failed(self.device.name(), "a pass", &error))?;
         self.findings.add(found);
+        self.over = true;
         Ok(())
     }
 
@@ -281,6 +294,43 @@ mod tests {
         }
         queue.begin(1).unwrap();
         assert!(queue.waiting().is_empty() && queue.pass() > pass);
+    }
+
+    #[test]
+    fn rows_are_written_beside_a_pass_where_those_before_are_over() {
+        let Ok(mut device) = emu() else { return };
+        let out = device.allocate(64).unwrap();
+        let mut queue = Queue::new(device);
+        queue.begin(1).unwrap();
+        assert!(queue.were_over);
+        // What the last pass reads may still be wanted.
+        queue.begin(1).unwrap();
+        assert!(!queue.were_over);
+        queue.read(out, &mut [0; 4]).unwrap();
+        queue.begin(1).unwrap();
+        assert!(queue.were_over);
+        // A long pass waits by itself.
+        queue.begin(TAPED_ROWS + 1).unwrap();
+        assert!(queue.were_over);
+    }
+
+    #[test]
+    fn what_goes_aside_needs_no_join_with_what_did() {
+        let Ok(mut device) = emu() else { return };
+        let out = device.allocate(64).unwrap();
+        let mut queue = Queue::new(device);
+        let fill = kernel("fill").unwrap();
+        let args = FillArgs { out, count: 16, width: 16, ..Default::default() };
+        queue.begin(1).unwrap();
+        for (aside, joins) in [(true, false), (true, true), (false, false), (false, true)] {
+            queue.go_aside(aside);
+            if joins {
+                queue.join();
+            }
+            queue.push(fill, &args, [1, 1]).unwrap();
+        }
+        let places: Vec<_> = queue.waiting().launches().map(|one| one.place).collect();
+        assert_eq!(places, [Place::Aside, Place::Aside, Place::Main, Place::Joined]);
     }
 
     #[test]

@@ -20,7 +20,13 @@ impl GpuOps {
         self.check_rows("project", &kv)?;
         self.check_rows("project", &q)?;
         let q_norm = self.weights.layers[layer].q_norm;
-        self.index_weights(layer, &q)?;
+        if !self.keys_aside {
+            // Behind keys that are made there they would come too late.
+            self.beside(|ops| {
+                ops.go_aside(ASIDE);
+                ops.index_weights(layer, &q)
+            })?;
+        }
         self.latents(layer, &kv)?;
         if q.is_empty() {
             return self.finish_latents(layer, &kv, None);
@@ -56,8 +62,10 @@ impl GpuOps {
         ];
         let input = self.x(rows);
         let ready = self.products.ready(&mut self.queue, Of::X, rows.start, input, &[&joined])?;
-        // What finishes the latents waits for them, so the next product's weights may come while the rows are made.
-        self.products.both(&mut self.queue, &Ready { early: true, ..ready }, &joined, outs)
+        // What finishes the latents waits for them, so the next product's weights may come while the rows are made. Keys'
+        // product read these rows too.
+        let beside = self.queue.last().is_some_and(is_in_turn);
+        self.products.both(&mut self.queue, &Ready { early: true, beside, ..ready }, &joined, outs)
     }
 
     /// From the projected latents to packed window rows of a layer and, where their norm is given, the

@@ -12,7 +12,6 @@ use crate::ops::GpuOps;
 use crate::products::word;
 use crate::rows::{Of, Out};
 use crate::state::Source;
-use crate::steps::attention::ASIDE;
 use crate::wide::Select;
 
 /// Of how many processors the queries' product leaves one to the choice beside it.
@@ -34,6 +33,9 @@ impl GpuOps {
     pub(crate) fn select_step(&mut self, layer: usize, rows: Rows) -> OpsResult {
         self.check_rows("select", &rows)?;
         self.index_queries(layer, &rows)?;
+        if self.keys_aside {
+            self.index_weights(layer, &rows)?;
+        }
         self.beside(|ops| {
             ops.keys_aside = true;
             ops.queue.go_aside(true);
@@ -42,17 +44,14 @@ impl GpuOps {
         self.leaving(self.products.width() / LEFT, |ops| ops.queries(layer, &rows))
     }
 
-    /// The weights of the indexer's heads, of rows that are not taken before the choice: aside.
+    /// The weights of the indexer's heads.
     pub(crate) fn index_weights(&mut self, layer: usize, rows: &Rows) -> OpsResult {
         let Some((_, weights)) = self.weights.layers[layer].indexer else { return Ok(()) };
         let (stride, round) = (self.spec.dims.index_heads, self.spec.numerics.round_stores);
         let x = self.x(rows);
         let x = self.products.ready(&mut self.queue, Of::X, rows.start, x, &[&weights])?;
-        self.beside(|ops| {
-            ops.go_aside(ASIDE);
-            let out = Out { at: ops.work.index_w.row(rows.start), stride, round };
-            ops.products.dense(&mut ops.queue, &x, &weights, out)
-        })
+        let out = Out { at: self.work.index_w.row(rows.start), stride, round };
+        self.products.dense(&mut self.queue, &x, &weights, out)
     }
 
     /// The indexer's queries.
