@@ -40,6 +40,9 @@ template <class T> T shuffle_of(T, u32);
 #define BARRIER() barrier_of()
 #define SHUFFLE_XOR(x, mask) shuffle_of(x, mask)
 #define LAUNCHES_BEFORE()
+#define FIRST_ACT() 1u
+#define LIVE true
+#define KERNEL_REHEARSED(name, Args) KERNEL(name, Args)
 #define WARP_MAX(x) most_of(x)
 #define FMA(a, b, c) fma_of(a, b, c)
 #define QUOTIENT(a, b) ((a) / (b))

@@ -183,6 +183,9 @@ pub enum Place {
     Joined,
 }
 
+/// A bit of a launch's fault with which a kernel ends where it first waits for the launches before it.
+pub const STOPS: u32 = 1 << 31;
+
 /// One launch.
 #[derive(Debug, Clone, Copy)]
 pub struct Launch<'a> {
@@ -194,7 +197,7 @@ pub struct Launch<'a> {
     pub grid: [u32; 2],
     /// Orders the lanes where the device lets one choose.
     pub seed: u64,
-    /// The planted fault, 0 for none.
+    /// The planted fault, 0 for none; with [`STOPS`] on a device that sees races.
     pub fault: u32,
     /// Its place in a list; by itself a launch is behind all before it.
     pub place: Place,

@@ -46,17 +46,17 @@ const WORDS: &[(&str, &str)] = &[
 ];
 
 /// Words that only a kernel's own body may use: a helper takes the lane as an argument.
-const BODY_WORDS: &[&str] = &["LANE", "GROUP_X", "GROUP_Y", "SHARED"];
+const BODY_WORDS: &[&str] = &["LANE", "GROUP_X", "GROUP_Y", "SHARED", "LIVE"];
 
 /// What is wrong with a kernel file: `line: what`, one entry each.
 pub fn lint(text: &str) -> Vec<String> {
     let mut found = Vec::new();
-    let mut in_kernel = false;
+    let (mut in_kernel, mut in_macro) = (false, false);
     for (number, line) in text.lines().enumerate() {
         let code = line.split("//").next().unwrap_or_default();
         let mut say = |what: String| found.push(format!("{}: {what}", number + 1));
-        let define = code.starts_with("#define") && code.contains("KERNEL(");
-        in_kernel |= define || starts_kernel(code);
+        in_macro |= code.starts_with("#define") && code.contains("KERNEL(");
+        in_kernel |= in_macro || starts_kernel(code);
         for word in words(code) {
             if let Some((_, reason)) = WORDS.iter().find(|(name, _)| *name == word) {
                 say(format!("{word}: {reason}"));
@@ -69,16 +69,17 @@ pub fn lint(text: &str) -> Vec<String> {
             say(format!("{what}: a pointer without an address space"));
         }
         // A body ends at the first column, a body in a macro with its last line.
-        if code.starts_with('}') || code.trim() == "}" && in_kernel && !code.ends_with('\\') {
-            in_kernel = false;
+        if code.starts_with('}') || in_macro && !code.ends_with('\\') {
+            (in_kernel, in_macro) = (false, false);
         }
     }
     found
 }
 
 /// How a kernel begins: in full, or by a macro that writes several.
-pub(crate) const KERNEL_WORDS: [&str; 10] = [
+pub(crate) const KERNEL_WORDS: [&str; 11] = [
     "KERNEL(",
+    "KERNEL_REHEARSED(",
     "KERNEL_AHEAD(",
     "DENSE_KERNEL(",
     "EXPERT_KERNEL(",
@@ -139,9 +140,15 @@ mod tests {
             let found = lint(text);
             assert!(found.iter().any(|line| line.contains(wanted)), "{text}: {found:?}");
         }
-        assert_eq!(
-            lint("KERNEL(a, B) {\n    const u32 x = LANE;  // exp of x\n}"),
-            Vec::<String>::new()
-        );
+        let kept = [
+            "KERNEL(a, B) {\n    const u32 x = LANE;  // exp of x\n}",
+            "KERNEL_REHEARSED(a, B) {\n    if (x) {\n        y();\n    }\n    if (LIVE) z();\n}",
+            "#define A_KERNEL(a) \\\n    KERNEL(a, B) { \\\n        f(LANE); \\\n    }",
+        ];
+        for text in kept {
+            assert_eq!(lint(text), Vec::<String>::new(), "{text}");
+        }
+        let behind = "#define A_KERNEL(a) \\\n    KERNEL(a, B) { f(LANE); }\nDEVICE u32 f() { return LANE; }";
+        assert_eq!(lint(behind), ["3: LANE outside a kernel's body"]);
     }
 }

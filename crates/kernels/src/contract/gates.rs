@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::case::{Addresses, Case, Gate, Role, Rule, Strike, Want, bytes, encoded};
-use crate::device::{Device, DeviceError, Findings, Launch};
+use crate::device::{Device, DeviceError, Findings, Launch, STOPS};
 use crate::manifest::{self, Kernel};
 
 /// Bytes in front of and behind every buffer, which no kernel may touch.
@@ -44,6 +44,8 @@ struct Way<'a> {
 struct Ran {
     rows: Vec<usize>,
     outs: Vec<Vec<u8>>,
+    /// Whether an output is other than before.
+    written: bool,
     findings: Findings,
     /// Guards and inputs that changed.
     touched: Option<String>,
@@ -148,6 +150,7 @@ impl Bench<'_> {
                 }
             }
         }
+        self.waits(case, &base)?;
         for row in 0..case.rows {
             for ((name, a), (_, b)) in base.row(case, row).into_iter().zip(other.row(case, row)) {
                 if a != b {
@@ -157,6 +160,22 @@ impl Bench<'_> {
             }
         }
         Ok(())
+    }
+
+    /// A kernel that is stopped where it first waits for the launches before it has written nothing. Others write all.
+    fn waits(&mut self, case: &Case, base: &Ran) -> Result<(), Red> {
+        if !self.device.sees_races() {
+            return Ok(());
+        }
+        let fault = self.fault;
+        self.fault |= STOPS;
+        let stopped = self.all(case);
+        self.fault = fault;
+        let stopped = stopped?;
+        match stopped.written && stopped.outs != base.outs {
+            true => red("it writes before it has waited for the launches before it"),
+            false => Ok(()),
+        }
     }
 
     fn broken(&mut self, case: &Case) -> Result<(), Red> {
@@ -214,7 +233,8 @@ impl Bench<'_> {
             Launch { seed: way.seed, fault: self.fault, ..Launch::new(kernel, &args, grid) };
         self.device.launch(&launch)?;
         let findings = self.device.finish()?;
-        let mut ran = Ran { rows: way.rows.to_vec(), outs: Vec::new(), findings, touched: None };
+        let (rows, outs) = (way.rows.to_vec(), Vec::new());
+        let mut ran = Ran { rows, outs, written: false, findings, touched: None };
         for ((name, address, data), (_, role)) in held.into_iter().zip(&case.buffers) {
             let (first, whole) = room(data.len(), sees_outside);
             let mut now = vec![0; whole];
@@ -226,7 +246,10 @@ impl Bench<'_> {
             }
             let now = &now[inside];
             match role {
-                Role::Out(_) => ran.outs.push(now.to_vec()),
+                Role::Out(_) => {
+                    ran.written |= now != data;
+                    ran.outs.push(now.to_vec());
+                }
                 _ if now != data => ran.touched = Some(format!("{name}: an input was written")),
                 _ => {}
             }

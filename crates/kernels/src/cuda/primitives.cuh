@@ -114,9 +114,6 @@ DEVICE void load_floats(u32 from, float* to) {
                  : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3]) : "r"(from));
 }
 DEVICE void store_word(u32 to, u32 x) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(x) : "memory"); }
-DEVICE void store_half(u32 to, u32 x) {
-    asm volatile("st.shared.u16 [%0], %1;" ::"r"(to), "h"(u16(x)) : "memory");
-}
 
 // Copies 16 bytes to shared memory; they are there after a wait for the lane's copies of its commit.
 DEVICE void copy16(u32 to, GLOBAL const void* from) {

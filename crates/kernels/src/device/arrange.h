@@ -175,10 +175,10 @@ KERNEL(arrange_lifted, ArrangeArgs) {
 
 // Rows as the right operand of a product: bf16, or codes in steps where `coded`, of whole steps then. Rows begin at
 // multiples of 16 bytes, `out_stride` bytes apart. One group a row and slice, a lane four inputs side by side.
-KERNEL(operand, OperandArgs) {
+KERNEL_REHEARSED(operand, OperandArgs) {
     const u32 lane = LANE, at = GROUP_Y * SLICE_CHANNELS + lane * 4u;
     const u64 row = GROUP_X;
-    const bool mine = at < args.width;
+    const bool mine = LIVE && at < args.width;
     GLOBAL u8* out = args.out + row * args.out_stride;
     float x[4] = {0.0f, 0.0f, 0.0f, 0.0f};
     if (mine) load_fours(args.x + row * args.x_stride + at, x);

@@ -154,14 +154,14 @@ KERNEL_AHEAD(route_few, RouteFewArgs, 1) {
     SHARED(float, shares, ROUTE_ROUTES);
     SHARED(u32, firsts, ROUTE_ROUTES);
     const u32 thread = LANE, lane = LANE % 32u, warp = LANE / 32u;
-    const u32 count = args.count, topk = args.topk, routes = args.row_count * topk;
-    const u32 route_row = thread / topk;
+    const u32 routes = args.row_count * args.topk, route_row = thread / args.topk;
     ROLLED
-    for (u32 e = thread; e < count; e += GROUP_LANES) bias[e] = PLANTED(FAULT_ROUTE_NO_BIAS) ? 0.0f : args.bias[e];
-    // The first act is a rehearsal of one row of zeros: it brings the instructions, while the logits are not there.
+    for (u32 e = thread; e < args.count; e += GROUP_LANES) bias[e] = PLANTED(FAULT_ROUTE_NO_BIAS) ? 0.0f : args.bias[e];
+    // The first act is a rehearsal of one row of few zeros: it brings the instructions, while the logits are not there.
     ROLLED
-    for (u32 act = 0; act < 2u; act++) {
-        const u32 rows = act == 0 ? 1u : args.row_count, all = rows * count;
+    for (u32 act = FIRST_ACT(); act < 2u; act++) {
+        const u32 rows = act == 0 ? 1u : args.row_count, topk = act == 0 ? 1u : args.topk;
+        const u32 count = act == 0 && args.count > GROUP_LANES ? GROUP_LANES : args.count, all = rows * count;
         if (act > 0) {
             LAUNCHES_BEFORE();
         }
@@ -239,6 +239,7 @@ KERNEL_AHEAD(route_few, RouteFewArgs, 1) {
         }
         BARRIER();
     }
+    const u32 count = args.count, topk = args.topk;
     const u32 i = thread;
     const bool mine = i < routes;
     if (mine) {
@@ -308,22 +309,23 @@ DEVICE float gated(ARGS_REF(SwigluArgs) args, float gate, float up, float weight
 
 // The gated values of a row, 512 channels and every `slices` times 512 further ones a group: as f32, or without an
 // address for them as codes in steps.
-KERNEL(swiglu, SwigluArgs) {
+KERNEL_REHEARSED(swiglu, SwigluArgs) {
     const u32 lane = LANE;
     const u64 row = GROUP_X;
-    const float weight = args.weighted != 0 ? args.weights[row] : 1.0f;
+    const bool acts = LIVE || PLANTED(FAULT_REHEARSAL_WRITES);
+    const float weight = LIVE && args.weighted != 0 ? args.weights[row] : 1.0f;
     for (u32 slice = GROUP_Y; slice * SLICE_CHANNELS < args.width; slice += args.slices) {
         if (!args.out) {
             // Rows of whole steps: a lane takes four channels side by side. A warp past the row has none.
             const u32 k = slice * SLICE_CHANNELS + lane * 4u;
             if (k - lane % 32u * 4u >= args.width) break;
-            const bool mine = k < args.width;
+            const bool mine = LIVE && k < args.width;
             float gates[4] = {0.0f, 0.0f, 0.0f, 0.0f}, ups[4] = {0.0f, 0.0f, 0.0f, 0.0f};
             if (mine) load_fours(args.gate + row * args.width + k, gates);
             if (mine) load_fours(args.up + row * args.width + k, ups);
             UNROLL
             for (u32 i = 0; i < 4u; i++) gates[i] = gated(args, gates[i], ups[i], weight);
-            store_coded_fours(gates, mine, args.coded + row * row_bytes(args.width), k, args.width);
+            store_coded_fours(gates, acts && k < args.width, args.coded + row * row_bytes(args.width), k, args.width);
             continue;
         }
         const u32 EACH = SLICE_CHANNELS / GROUP_LANES, first = slice_first(slice, lane);
@@ -331,13 +333,13 @@ KERNEL(swiglu, SwigluArgs) {
         UNROLL
         for (u32 i = 0; i < EACH; i++) {
             const u32 k = first + i * GROUP_LANES;
-            gates[i] = k < args.width ? args.gate[row * args.width + k] : 0.0f;
-            ups[i] = k < args.width ? args.up[row * args.width + k] : 0.0f;
+            gates[i] = LIVE && k < args.width ? args.gate[row * args.width + k] : 0.0f;
+            ups[i] = LIVE && k < args.width ? args.up[row * args.width + k] : 0.0f;
         }
         UNROLL
         for (u32 i = 0; i < EACH; i++) {
             const u32 k = first + i * GROUP_LANES;
-            if (k < args.width) args.out[row * args.width + k] = gated(args, gates[i], ups[i], weight);
+            if (acts && k < args.width) args.out[row * args.width + k] = gated(args, gates[i], ups[i], weight);
         }
     }
 }
@@ -346,7 +348,7 @@ KERNEL(swiglu, SwigluArgs) {
 #define SUM_EACH 6u
 
 // The routed experts' rows in ascending id, then the shared one's, summed and rounded once.
-KERNEL(sum_experts, SumExpertsArgs) {
+KERNEL_REHEARSED(sum_experts, SumExpertsArgs) {
     const u32 lane = LANE, slice = GROUP_Y;
     const u64 row = GROUP_X;
     const u32 EACH = SLICE_CHANNELS / GROUP_LANES, k = slice_first(slice, lane);
@@ -358,9 +360,9 @@ KERNEL(sum_experts, SumExpertsArgs) {
         UNROLL
         for (u32 i = 0; i < SUM_EACH; i++) {
             const u32 used = first + i < args.topk ? first + i : args.topk - 1u;
-            GLOBAL const float* from = args.routed + u64(args.places[row * args.topk + used]) * args.width + k;
+            GLOBAL const float* from = args.routed + u64(LIVE ? args.places[row * args.topk + used] : 0u) * args.width + k;
             UNROLL
-            for (u32 c = 0; c < EACH; c++) term[i][c] = k + c * GROUP_LANES < args.width ? from[c * GROUP_LANES] : 0.0f;
+            for (u32 c = 0; c < EACH; c++) term[i][c] = LIVE && k + c * GROUP_LANES < args.width ? from[c * GROUP_LANES] : 0.0f;
         }
         UNROLL
         for (u32 i = 0; i < SUM_EACH; i++) {
@@ -372,7 +374,7 @@ KERNEL(sum_experts, SumExpertsArgs) {
     UNROLL
     for (u32 c = 0; c < EACH; c++) {
         const u32 at = k + c * GROUP_LANES;
-        if (at >= args.width) continue;
+        if (!LIVE || at >= args.width) continue;
         const float shared = args.shared[row * args.width + at];
         args.out[row * args.width + at] = stored(PLANTED(FAULT_EXPERTS_NO_SHARED) ? sum[c] : sum[c] + shared, args.round);
     }

@@ -24,22 +24,22 @@ KERNEL(embed, EmbedArgs) {
 }
 
 // out = sum_i pre_i X_i, streams ascending.
-KERNEL(collapse, CollapseArgs) {
+KERNEL_REHEARSED(collapse, CollapseArgs) {
     const u32 lane = LANE, k = slice_fours(GROUP_Y, lane);
     const u64 row = GROUP_X;
     if (k >= args.width) return;
     float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
     const u32 hc = PLANTED(FAULT_COLLAPSE_DROPPED_STREAM) ? args.hc - 1u : args.hc;
     for (u32 i = 0; i < hc; i++) {
-        const float pre = args.pre[row * args.hc + i];
-        float x[4];
-        load_kept_fours(args.streams, (row * args.hc + i) * args.width + k, args.round, x);
+        const float pre = LIVE ? args.pre[row * args.hc + i] : 0.0f;
+        float x[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+        if (LIVE) load_kept_fours(args.streams, (row * args.hc + i) * args.width + k, args.round, x);
         UNROLL
         for (u32 c = 0; c < 4u; c++) sum[c] = FMA(pre, x[c], sum[c]);
     }
     UNROLL
     for (u32 c = 0; c < 4u; c++) sum[c] = stored(sum[c], args.round);
-    store_fours(sum, args.out + row * args.width + k);
+    if (LIVE) store_fours(sum, args.out + row * args.width + k);
 }
 
 // Columns at..at+width of the taps take the mean of the streams.
@@ -129,24 +129,23 @@ KERNEL(hyper_in, HyperInArgs) {
 }
 
 // X_j = post_j y + sum_i comb[i][j] X_i, streams ascending, in place.
-KERNEL(hyper_out, HyperOutArgs) {
+KERNEL_REHEARSED(hyper_out, HyperOutArgs) {
     SHARED(float, comb, HC_MAX * HC_MAX);
     SHARED(float, post, HC_MAX);
     const u32 lane = LANE, hc = args.hc, width = args.width, k = slice_fours(GROUP_Y, lane);
     const u64 row = GROUP_X, at = row * hc * width + k;
     const bool mine = k < width;
-    float old[HC_MAX][4], y[4];
-    if (mine) {
+    float old[HC_MAX][4] = {}, y[4] = {};
+    if (LIVE && mine) {
         load_fours(args.y + row * width + k, y);
         UNROLL
         for (u32 i = 0; i < HC_MAX; i++)
             if (i < hc) load_kept_fours(args.streams, at + i * width, args.round, old[i]);
     }
-    if (lane < hc * hc) comb[lane] = args.comb[row * hc * hc + lane];
-    if (lane < hc) post[lane] = args.post[row * hc + lane];
+    if (lane < hc * hc) comb[lane] = LIVE ? args.comb[row * hc * hc + lane] : 0.0f;
+    if (lane < hc) post[lane] = LIVE ? args.post[row * hc + lane] : 0.0f;
     BARRIER();
-    if (!mine) return;
-    for (u32 j = 0; j < hc; j++) {
+    for (u32 j = 0; j < hc && mine; j++) {
         float sum[4];
         const float by = post[j];
         UNROLL
@@ -158,6 +157,7 @@ KERNEL(hyper_out, HyperOutArgs) {
             UNROLL
             for (u32 c = 0; c < 4u; c++) sum[c] = FMA(from, old[i][c], sum[c]);
         }
-        store_kept_fours(sum, args.streams, at + j * width, args.round);
+        if (LIVE) store_kept_fours(sum, args.streams, at + j * width, args.round);
     }
+    BARRIER();
 }

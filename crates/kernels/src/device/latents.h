@@ -6,13 +6,13 @@
 // Channels of a lane; a latent has at most 2048.
 #define LATENT_EACH 16u
 
-// What a latent's norm multiplies by, from all of the row; the sum as reduce.h says.
-DEVICE float inverse_of(GLOBAL const float* row, u32 width, float eps, SHARED_REF(float) part, u32 lane) {
+// What a latent's norm multiplies by, from all of the row, which is 0 where it is not there; the sum as reduce.h says.
+DEVICE float inverse_of(GLOBAL const float* row, u32 width, float eps, bool there, SHARED_REF(float) part, u32 lane) {
     float x[LATENT_EACH], sum = 0.0f;
     UNROLL
     for (u32 i = 0; i < LATENT_EACH; i++) {
         const u32 k = i * GROUP_LANES + lane;
-        x[i] = k < width ? row[k] : 0.0f;
+        x[i] = there && k < width ? row[k] : 0.0f;
     }
     UNROLL
     for (u32 i = 0; i < LATENT_EACH; i++) sum = FMA(x[i], x[i], sum);
@@ -22,27 +22,25 @@ DEVICE float inverse_of(GLOBAL const float* row, u32 width, float eps, SHARED_RE
 // A row takes a group for each 512 channels of qr, where it is given, then one for each 512 of kv; a lane has four that
 // lie side by side. Those of qr become `normed`, bf16 and codes in steps where addresses are given, those of kv the
 // packed window row.
-KERNEL(finish_latents, LatentsArgs) {
+KERNEL_REHEARSED(finish_latents, LatentsArgs) {
     SHARED(float, part, GROUP_WARPS);
     const u32 lane = LANE, slices = args.qr ? (args.rank + SLICE_CHANNELS - 1u) / SLICE_CHANNELS : 0u;
     const bool queries = GROUP_Y < slices;
     const u32 k = slice_fours(queries ? GROUP_Y : GROUP_Y - slices, lane), width = queries ? args.rank : args.dim;
     const u64 row = GROUP_X;
     GLOBAL const float* from = (queries ? args.qr : args.kv) + row * width;
-    const bool mine = k < width;
+    const bool own = k < width, mine = LIVE && own;
     float x[4] = {0.0f, 0.0f, 0.0f, 0.0f}, by[4] = {0.0f, 0.0f, 0.0f, 0.0f};
     if (mine) load_fours(from + k, x);
-    if (mine) load_fours((queries ? args.q_norm : args.kv_norm) + k, by);
-    const float inverse = inverse_of(from, width, args.eps, part, lane);
+    if (own) load_fours((queries ? args.q_norm : args.kv_norm) + k, by);
+    const float inverse = inverse_of(from, width, args.eps, LIVE, part, lane);
     UNROLL
     for (u32 i = 0; i < 4u; i++) x[i] = stored(x[i] * inverse * by[i], args.round);
     if (queries) {
-        if (args.normed && mine) store_fours(x, args.normed + row * width + k);
-        if (args.plain && mine) store_plain_fours(x, args.plain + row * width + k);
-        if (args.coded) store_coded_fours(x, mine, args.coded + row * row_bytes(width), k, width);
+        store_forms(x, mine, args.normed, args.plain, args.coded, row, k, width);
         return;
     }
-    if (mine) turn_fours(x, k, width, args.pairs, args.cos + row * args.pairs, args.sin + row * args.pairs, args.round);
+    if (own) turn_fours(x, k, width, args.pairs, args.cos + row * args.pairs, args.sin + row * args.pairs, args.round);
     store_e4m3_fours(x, mine, args.out + row * window_bytes(width), k, width);
 }
 

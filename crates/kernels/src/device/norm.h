@@ -6,9 +6,9 @@ DEVICE float inverse_rms(float sum, u32 count, float eps) {
 }
 
 // Channels of a lane on their way at a time.
-#define NORM_EACH 10u
+#define NORM_EACH 20u
 
-KERNEL(rmsnorm, RmsnormArgs) {
+KERNEL_REHEARSED(rmsnorm, RmsnormArgs) {
     SHARED(float, part, GROUP_WARPS);
     const u32 lane = LANE;
     u64 row = GROUP_X;
@@ -19,7 +19,7 @@ KERNEL(rmsnorm, RmsnormArgs) {
     for (u32 first = lane; first < args.width; first += NORM_EACH * GROUP_LANES) {
         float held[NORM_EACH];
         UNROLL
-        for (u32 i = 0; i < NORM_EACH; i++) held[i] = first + i * GROUP_LANES < args.width ? x[first + i * GROUP_LANES] : 0.0f;
+        for (u32 i = 0; i < NORM_EACH; i++) held[i] = LIVE && first + i * GROUP_LANES < args.width ? x[first + i * GROUP_LANES] : 0.0f;
         UNROLL
         for (u32 i = 0; i < NORM_EACH; i++) sum = FMA(held[i], held[i], sum);
     }
@@ -31,13 +31,13 @@ KERNEL(rmsnorm, RmsnormArgs) {
         UNROLL
         for (u32 i = 0; i < NORM_EACH; i++) {
             const u32 k = first + i * GROUP_LANES;
-            held[i] = k < last ? x[k] : 0.0f;
+            held[i] = LIVE && k < last ? x[k] : 0.0f;
             by[i] = k < last ? args.weight[k] : 0.0f;
         }
         UNROLL
         for (u32 i = 0; i < NORM_EACH; i++) {
             const u32 k = first + i * GROUP_LANES;
-            if (k < last) out[k] = stored(held[i] * inverse * by[i], args.round);
+            if (LIVE && k < last) out[k] = stored(held[i] * inverse * by[i], args.round);
         }
     }
 }

@@ -39,6 +39,22 @@ typedef long long i64;
     }                                                                                              \
     static __device__ __forceinline__ void name##_lanes(const Args& args)
 #define KERNEL(name, Args) KERNEL_BODY(name, Args, , AT_START)
+// A kernel may rehearse before it waits: in act 0 it neither reads nor writes what a launch writes, but its instructions are
+// there in act 1. Of many groups most begin after the wait: they have no act 0.
+#define FIRST_ACT() (gridDim.x * gridDim.y > 64u ? 1u : 0u)
+// A kernel whose body is LIVE in act 1 alone.
+#define KERNEL_REHEARSED(name, Args)                                                               \
+    static __device__ __forceinline__ void name##_lanes(const Args& args, const bool live);        \
+    extern "C" __global__ void name(const __grid_constant__ Args args) {                           \
+        NEXT_MAY_COME();                                                                           \
+        ROLLED                                                                                     \
+        for (u32 act = FIRST_ACT(); act < 2u; act++) {                                             \
+            if (act > 0) { LAUNCHES_BEFORE(); }                                                    \
+            name##_lanes(args, act > 0);                                                           \
+        }                                                                                          \
+    }                                                                                              \
+    static __device__ __forceinline__ void name##_lanes(const Args& args, const bool live)
+#define LIVE live
 // A kernel that waits by itself, after it has read what no launch writes; so many groups share a processor.
 #define KERNEL_AHEAD(name, Args, groups) KERNEL_BODY(name, Args, __launch_bounds__(128, groups), AHEAD)
 // A kernel of CUDA alone: so many threads a group; its shared memory may be the launch's.

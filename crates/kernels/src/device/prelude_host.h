@@ -28,9 +28,19 @@ typedef long long i64;
     extern "C" u32 finback_emu_size_##name() { return sizeof(Args); }                              \
     static void name##_lanes(const Args& args)
 #define KERNEL(name, Args) HOST_KERNEL(name, Args)
+#define KERNEL_REHEARSED(name, Args)                                                               \
+    static void name##_acts(const Args& args, const bool live);                                    \
+    KERNEL(name, Args) {                                                                           \
+        name##_acts(args, false);                                                                  \
+        LAUNCHES_BEFORE();                                                                         \
+        name##_acts(args, true);                                                                   \
+    }                                                                                              \
+    static void name##_acts(const Args& args, const bool live)
+#define LIVE live
+#define FIRST_ACT() 0u
 // Launches run one after another: there is nothing to be ahead of.
 #define KERNEL_AHEAD(name, Args, groups) KERNEL(name, Args)
-#define LAUNCHES_BEFORE()
+#define LAUNCHES_BEFORE() if (finback::stops()) return
 #define NEXT_MAY_COME()
 
 // Words of a group's shared memory; every access passes the race shadow.

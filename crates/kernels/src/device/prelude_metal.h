@@ -25,7 +25,10 @@ typedef long i64;
     kernel void name(constant Args& args [[buffer(0)]],                                            \
         uint3 group_in_grid [[threadgroup_position_in_grid]],                                      \
         uint lane_in_group [[thread_index_in_threadgroup]])
-// Launches run one after another: there is nothing to be ahead of.
+// Launches run one after another: there is nothing to rehearse or to be ahead of.
+#define KERNEL_REHEARSED(name, Args) KERNEL(name, Args)
+#define LIVE true
+#define FIRST_ACT() 1u
 #define KERNEL_AHEAD(name, Args, groups) KERNEL(name, Args)
 #define LAUNCHES_BEFORE()
 #define SHARED(T, name, count) threadgroup T name[count]

@@ -158,6 +158,13 @@ DEVICE void store_coded_fours(THREAD const float* x, bool mine, GLOBAL u8* row, 
     if (channel == first) ((GLOBAL float*)(row + width))[first / STEP_CHANNELS] = lift_e8m0(step);
 }
 
+// Four channels of a row in each form whose rows have an address: f32, bf16, and codes in steps.
+DEVICE void store_forms(THREAD const float* x, bool mine, GLOBAL float* whole, GLOBAL u16* plain, GLOBAL u8* coded, u64 row, u32 channel, u32 width) {
+    if (whole && mine) store_fours(x, whole + row * width + channel);
+    if (plain && mine) store_plain_fours(x, plain + row * width + channel);
+    if (coded) store_coded_fours(x, mine, coded + row * row_bytes(width), channel, width);
+}
+
 // Rows to e4m3 codes with one e8m0 scale for 32 channels: the input of an FP8 or FP4 linear. One
 // group a row and slice, one warp a block.
 KERNEL(quantise, QuantiseArgs) {

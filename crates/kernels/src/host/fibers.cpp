@@ -211,7 +211,8 @@ unsigned lane() { return machine().lane; }
 unsigned group_x() { return machine().x; }
 unsigned group_y() { return machine().y; }
 unsigned groups_x() { return machine().groups_x; }
-unsigned planted() { return machine().fault; }
+unsigned planted() { return machine().fault & 0x7fffffffu; }
+bool stops() { return machine().fault >> 31 != 0; }
 unsigned epoch() { return machine().epoch; }
 unsigned group_epoch() { return machine().group_epoch; }
 

@@ -19,6 +19,8 @@ unsigned group_x();
 unsigned group_y();
 unsigned groups_x();
 unsigned planted();
+// Whether kernels end where they would first wait for the launches before.
+bool stops();
 
 // Lanes that meet: the own 32, the own four, ten or sixteen times 32, or the own group's.
 enum Company { WARP, FOUR_WARPS, TEN_WARPS, SIXTEEN_WARPS, GROUP, COMPANIES };

@@ -132,7 +132,6 @@ DEVICE void load_pair(u32 from, float* to) { memcpy(to, finback::shared_at(from,
 DEVICE void load_pair(u32 from, u32* to) { memcpy(to, finback::shared_at(from, 8, 8), 8); }
 DEVICE void load_floats(u32 from, float* to) { memcpy(to, finback::shared_at(from, 16, 16), 16); }
 DEVICE void store_word(u32 to, u32 x) { *reinterpret_cast<u32*>(finback::shared_at(to, 4, 4)) = x; }
-DEVICE void store_half(u32 to, u32 x) { *reinterpret_cast<u16*>(finback::shared_at(to, 2, 2)) = u16(x); }
 
 // A team is ten warps or sixteen.
 DEVICE void team_meets(u32, u32 lanes) {

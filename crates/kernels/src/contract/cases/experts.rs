@@ -365,6 +365,7 @@ fn swiglu(weighted: bool, limit: f32, coded: bool) -> Case {
             Rule::NanAt("out", 130),
         )
     };
+    let case = case.fault("REHEARSAL_WRITES", Gate::Writes);
     if limit > 0.0 { case.fault("SWIGLU_NO_LIMIT", Gate::Reference) } else { case }
 }
 
