@@ -126,11 +126,9 @@ impl Queue {
         self.goes_aside = aside && self.taped;
     }
 
-    /// The next launch that does not go aside waits for all that did; one that does is behind those anyway.
+    /// The next launch that does not go aside waits for all that did.
     pub fn join(&mut self) {
-        if !self.goes_aside {
-            self.joins |= std::mem::take(&mut self.aside);
-        }
+        self.joins |= std::mem::take(&mut self.aside);
     }
 
     /// A gather, to which every device that shares the model comes.
@@ -312,25 +310,6 @@ mod tests {
         // A long pass waits by itself.
         queue.begin(TAPED_ROWS + 1).unwrap();
         assert!(queue.were_over);
-    }
-
-    #[test]
-    fn what_goes_aside_needs_no_join_with_what_did() {
-        let Ok(mut device) = emu() else { return };
-        let out = device.allocate(64).unwrap();
-        let mut queue = Queue::new(device);
-        let fill = kernel("fill").unwrap();
-        let args = FillArgs { out, count: 16, width: 16, ..Default::default() };
-        queue.begin(1).unwrap();
-        for (aside, joins) in [(true, false), (true, true), (false, false), (false, true)] {
-            queue.go_aside(aside);
-            if joins {
-                queue.join();
-            }
-            queue.push(fill, &args, [1, 1]).unwrap();
-        }
-        let places: Vec<_> = queue.waiting().launches().map(|one| one.place).collect();
-        assert_eq!(places, [Place::Aside, Place::Aside, Place::Main, Place::Joined]);
     }
 
     #[test]

@@ -14,9 +14,6 @@ use crate::products::{by_slice, word};
 use crate::rows::{Input, Of, Out};
 use crate::wide::Mix;
 
-/// Processors that an Engram layer's product leaves to the streams' expansion beside it.
-const LEFT: u32 = 8;
-
 impl GpuOps {
     pub(crate) fn embed_step(&mut self, rows: Rows) -> OpsResult {
         self.check_rows("embed", &rows)?;
@@ -41,11 +38,7 @@ impl GpuOps {
             return Ok(());
         };
         let Some((wkv, qk)) = self.weights.layers[layer].engram else { return Ok(()) };
-        // Until the gate nothing reads the streams. Several devices bring what they sum up together in the main line.
-        self.beside(|ops| {
-            ops.queue.go_aside(ops.own.hidden == spec.dims.hidden);
-            ops.expand_pending()
-        })?;
+        self.expand_pending()?;
         self.read_table(table, rows.clone())?;
         let (d, n, work) = (&spec.dims, rows.len(), &self.work);
         let width = engram.columns() * engram.dim;
@@ -64,7 +57,7 @@ impl GpuOps {
         let round = spec.numerics.round_stores;
         let whole = (d.hc + 1) * d.hidden;
         let out = Out { at: work.engram_kv.at, stride: whole, round };
-        self.leaving(LEFT, |ops| ops.dense_whole(&ready, &wkv, whole, out))?;
+        self.dense_whole(&ready, &wkv, whole, out)?;
         let work = &self.work;
         let args = EngramGateArgs {
             streams: work.streams.row(rows.start),
@@ -75,7 +68,6 @@ impl GpuOps {
             eps: d.eps,
             round: u32::from(round),
         };
-        self.queue.join();
         self.queue.push(self.kernels.engram_gate, &args, [word(d.hc), word(n)])
     }
 
