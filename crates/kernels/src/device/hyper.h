@@ -129,23 +129,24 @@ KERNEL(hyper_in, HyperInArgs) {
 }
 
 // X_j = post_j y + sum_i comb[i][j] X_i, streams ascending, in place.
-KERNEL_REHEARSED(hyper_out, HyperOutArgs) {
+KERNEL(hyper_out, HyperOutArgs) {
     SHARED(float, comb, HC_MAX * HC_MAX);
     SHARED(float, post, HC_MAX);
     const u32 lane = LANE, hc = args.hc, width = args.width, k = slice_fours(GROUP_Y, lane);
     const u64 row = GROUP_X, at = row * hc * width + k;
     const bool mine = k < width;
-    float old[HC_MAX][4] = {}, y[4] = {};
-    if (LIVE && mine) {
+    float old[HC_MAX][4], y[4];
+    if (mine) {
         load_fours(args.y + row * width + k, y);
         UNROLL
         for (u32 i = 0; i < HC_MAX; i++)
             if (i < hc) load_kept_fours(args.streams, at + i * width, args.round, old[i]);
     }
-    if (lane < hc * hc) comb[lane] = LIVE ? args.comb[row * hc * hc + lane] : 0.0f;
-    if (lane < hc) post[lane] = LIVE ? args.post[row * hc + lane] : 0.0f;
+    if (lane < hc * hc) comb[lane] = args.comb[row * hc * hc + lane];
+    if (lane < hc) post[lane] = args.post[row * hc + lane];
     BARRIER();
-    for (u32 j = 0; j < hc && mine; j++) {
+    if (!mine) return;
+    for (u32 j = 0; j < hc; j++) {
         float sum[4];
         const float by = post[j];
         UNROLL
@@ -157,7 +158,6 @@ KERNEL_REHEARSED(hyper_out, HyperOutArgs) {
             UNROLL
             for (u32 c = 0; c < 4u; c++) sum[c] = FMA(from, old[i][c], sum[c]);
         }
-        if (LIVE) store_kept_fours(sum, args.streams, at + j * width, args.round);
+        store_kept_fours(sum, args.streams, at + j * width, args.round);
     }
-    BARRIER();
 }

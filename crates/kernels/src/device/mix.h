@@ -264,11 +264,11 @@ KERNEL_AHEAD(hyper_mix, HyperMixArgs, 3) {
 
 // A lane's parts o of a row: those of slices lane % 32, and 32, 64, 96 on.
 DEVICE void hyper_load(GLOBAL const float* parts, u32 count, u32 slices, u32 o, u32 lane, THREAD float* part) {
-    const u32 dropped = PLANTED(FAULT_HYPER_DROPPED_SLICE) ? 1u : 0u;
+    const u32 used = PLANTED(FAULT_HYPER_DROPPED_SLICE) ? slices - 1u : slices;
     UNROLL
     for (u32 i = 0; i < HYPER_SLICES / 32u; i++) {
         const u32 s = lane + 32u * i;
-        part[i] = s + dropped < slices ? parts[s * count + o] : 0.0f;
+        part[i] = s < used ? parts[s * count + o] : 0.0f;
     }
 }
 DEVICE float hyper_added(THREAD const float* part) {
@@ -303,19 +303,19 @@ template <bool FULL> DEVICE float sinkhorn(bool there, float x, u32 iterations, 
     return x;
 }
 
-// A row's pre, post and comb from its parts, which are 0 in a rehearsal.
-DEVICE void hyper_factors_of(ARGS_REF(HyperNormArgs) args, GLOBAL const float* parts, SHARED_REF(float) mix, u64 row, bool live, u32 lane) {
+// A row's pre, post and comb from its parts.
+DEVICE void hyper_factors_of(ARGS_REF(HyperNormArgs) args, GLOBAL const float* parts, SHARED_REF(float) mix, u64 row, u32 lane) {
     const u32 hc = args.hc, mixes = hyper_parts(hc) - 2u, warp = lane / 32u, own = lane % 32u;
     float part[8u][HYPER_SLICES / 32u], sum[8];
     UNROLL
-    for (u32 n = 0; n < 8u; n++) hyper_load(parts, mixes + 2u, live ? args.slices : 0u, warp * 8u + n <= mixes ? warp * 8u + n : mixes, own, part[n]);
+    for (u32 n = 0; n < 8u; n++) hyper_load(parts, mixes + 2u, args.slices, warp * 8u + n <= mixes ? warp * 8u + n : mixes, own, part[n]);
     UNROLL
     for (u32 n = 0; n < 8u; n++) sum[n] = hyper_added(part[n]);
     const float total = warp_sums(sum, own);
     if (own % 4u == 0) mix[warp * 8u + own / 4u] = total;
     BARRIER();
     const float inverse = inverse_rms(mix[mixes], hc * args.width, args.eps);
-    if (live && warp == 1u && own < hc) {
+    if (warp == 1u && own < hc) {
         const float a = FMA(mix[own] * inverse, args.scale_pre, args.base[own]);
         const float b = FMA(mix[hc + own] * inverse, args.scale_post, args.base[hc + own]);
         args.pre[row * hc + own] = sigmoid_of(a) + args.hc_eps;
@@ -328,9 +328,9 @@ DEVICE void hyper_factors_of(ARGS_REF(HyperNormArgs) args, GLOBAL const float* p
     float top = max_of(SHUFFLE_XOR(x, 2u), x);
     top = max_of(SHUFFLE_XOR(top, 1u), top);
     x = there ? exp_of(x - top) : 0.0f;
-    const u32 iterations = PLANTED(FAULT_SINKHORN_DROPPED_ROUND) || !live ? 1u : args.iterations;
+    const u32 iterations = PLANTED(FAULT_SINKHORN_DROPPED_ROUND) ? 1u : args.iterations;
     x = hc == HYPER_STREAMS ? sinkhorn<true>(there, x, iterations, args.hc_eps) : sinkhorn<false>(there, x, iterations, args.hc_eps);
-    if (live && there && own < 16u) args.comb[(row * hc + i) * hc + j] = x;
+    if (there && own < 16u) args.comb[(row * hc + i) * hc + j] = x;
 }
 
 // x = rmsnorm(collapsed), which is bf16 where `kept` says so, as f32, as bf16, and as codes in steps (each where its
@@ -342,30 +342,26 @@ KERNEL_AHEAD(hyper_norm, HyperNormArgs, 4) {
     const u64 row = GROUP_X;
     const u32 group = GROUP_Y + args.first;
     GLOBAL const float* parts = args.parts + row * args.slices * count;
-    // The first act is a rehearsal, where there is a wait for it.
-    ROLLED
-    for (u32 act = args.known != 0 ? 1u : FIRST_ACT(); act < 2u; act++) {
-        const bool live = act > 0;
-        if (live && args.known == 0) {
-            LAUNCHES_BEFORE();
-        }
-        if (group == 0) {
-            hyper_factors_of(args, parts, mix, row, live, lane);
-            BARRIER();
-            continue;
-        }
+    if (args.known == 0) {
+        LAUNCHES_BEFORE();
+    }
+    if (group > 0) {
         // A lane's four channels lie side by side.
         const u32 k = (group - 1u) * HYPER_CHANNELS + lane * 4u;
         const u64 at = row * width + k;
-        const bool own = k < width, mine = live && own;
+        const bool mine = k < width;
         float x[4] = {0.0f, 0.0f, 0.0f, 0.0f}, by[4] = {0.0f, 0.0f, 0.0f, 0.0f}, part[HYPER_SLICES / 32u];
         if (mine) load_kept_fours(args.collapsed, at, args.kept, x);
-        if (own) load_fours(args.norm + k, by);
-        hyper_load(parts, count, live ? args.slices : 0u, count - 1u, lane % 32u, part);
+        if (mine) load_fours(args.norm + k, by);
+        hyper_load(parts, count, args.slices, count - 1u, lane % 32u, part);
         const float inverse = inverse_rms(warp_sum(hyper_added(part)), width, args.eps);
         UNROLL
         for (u32 i = 0; i < 4u; i++) x[i] = stored(x[i] * inverse * by[i], args.round);
-        store_forms(x, mine, args.x, args.plain, args.rounded, row, k, width);
+        if (args.x && mine) store_fours(x, args.x + at);
+        if (args.plain && mine) store_plain_fours(x, args.plain + at);
+        if (args.rounded) store_coded_fours(x, mine, args.rounded + row * row_bytes(width), k, width);
+    } else {
+        hyper_factors_of(args, parts, mix, row, lane);
     }
     if (args.known != 0) {
         LAUNCHES_BEFORE();
