@@ -42,7 +42,6 @@ template <class T> T shuffle_of(T, u32);
 #define LAUNCHES_BEFORE()
 #define FIRST_ACT() 1u
 #define LIVE true
-#define KERNEL_REHEARSED(name, Args) KERNEL(name, Args)
 #define WARP_MAX(x) most_of(x)
 #define FMA(a, b, c) fma_of(a, b, c)
 #define QUOTIENT(a, b) ((a) / (b))
@@ -95,7 +94,7 @@ def spaces():
 
     source = SPACES + "\n".join(text(name) for name in FILES)
     entry = r"__kernel void \1(__constant u8* raw) { __constant \2& args = *(__constant \2*)raw;"
-    source = re.sub(r"(?m)^KERNEL(?:_AHEAD)?\((\w+), (\w+)(?:, \d+)?\) \{", entry, source)
+    source = re.sub(r"(?m)^KERNEL(?:_AHEAD|_REHEARSED)?\((\w+), (\w+)(?:, \d+)?\) \{", entry, source)
     source = re.sub(r"(?m)^    KERNEL\((name), (\w+)\) \{", entry, source)
     options = ["-x", "cl", "-cl-std=clc++2021", "-target", "spir64", "-cl-no-stdinc", "-ferror-limit=0"]
     options += ["-Xclang", "-cl-ext=" + ",".join(f"-__opencl_c_{name}" for name in LACKS)]
