@@ -47,7 +47,7 @@ pub trait Device: Send {
     /// Memory that was not allocated, or the device's own failure.
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), DeviceError>;
 
-    /// Copies `bytes` to an address that no launch since the last [`Device::finish`] uses: those may run
+    /// Copies `bytes` to an address that no launch since the last [`Device::finish`] or [`Device::read`] uses: those may run
     /// meanwhile, later ones find the bytes. They may change on return.
     ///
     /// # Errors

@@ -111,8 +111,8 @@ pub struct Rows {
     pub second_stride: usize,
     /// Whether outputs are rounded to bf16.
     pub round: bool,
-    /// Whether a product of few rows may run beside the launch before it, of one group: the rows were there before
-    /// the launch before that, which was a product of few rows.
+    /// Whether a product of few rows may run beside the launch before it. Either that is a product of few rows, before
+    /// which the rows were there; or it is of one group, and they were there before the product of few rows before it.
     pub beside: bool,
     /// Whether the launches after a product of up to 8 rows, by another weight than FP4, may be on the device before
     /// the rows are there: then none of them may read anything before it has waited.

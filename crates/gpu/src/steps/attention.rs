@@ -22,10 +22,7 @@ impl GpuOps {
         let q_norm = self.weights.layers[layer].q_norm;
         if !self.keys_aside {
             // Behind keys that are made there they would come too late.
-            self.beside(|ops| {
-                ops.go_aside(ASIDE);
-                ops.index_weights(layer, &q)
-            })?;
+            self.index_weights(layer, &q, true)?;
         }
         self.latents(layer, &kv)?;
         if q.is_empty() {

@@ -12,6 +12,7 @@ use crate::ops::GpuOps;
 use crate::products::word;
 use crate::rows::{Of, Out};
 use crate::state::Source;
+use crate::steps::attention::ASIDE;
 use crate::wide::Select;
 
 /// Of how many processors the queries' product leaves one to the choice beside it.
@@ -34,7 +35,7 @@ impl GpuOps {
         self.check_rows("select", &rows)?;
         self.index_queries(layer, &rows)?;
         if self.keys_aside {
-            self.index_weights(layer, &rows)?;
+            self.index_weights(layer, &rows, false)?;
         }
         self.beside(|ops| {
             ops.keys_aside = true;
@@ -44,14 +45,19 @@ impl GpuOps {
         self.leaving(self.products.width() / LEFT, |ops| ops.queries(layer, &rows))
     }
 
-    /// The weights of the indexer's heads.
-    pub(crate) fn index_weights(&mut self, layer: usize, rows: &Rows) -> OpsResult {
+    /// The weights of the indexer's heads, made aside or where it stands.
+    pub(crate) fn index_weights(&mut self, layer: usize, rows: &Rows, aside: bool) -> OpsResult {
         let Some((_, weights)) = self.weights.layers[layer].indexer else { return Ok(()) };
         let (stride, round) = (self.spec.dims.index_heads, self.spec.numerics.round_stores);
         let x = self.x(rows);
         let x = self.products.ready(&mut self.queue, Of::X, rows.start, x, &[&weights])?;
         let out = Out { at: self.work.index_w.row(rows.start), stride, round };
-        self.products.dense(&mut self.queue, &x, &weights, out)
+        self.beside(|ops| {
+            if aside {
+                ops.go_aside(ASIDE);
+            }
+            ops.products.dense(&mut ops.queue, &x, &weights, out)
+        })
     }
 
     /// The indexer's queries.
