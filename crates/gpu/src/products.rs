@@ -378,6 +378,7 @@ impl Products {
             round: out.round,
             beside: ready.beside,
             early: ready.early,
+            whole: ready.whole,
         };
         if rows.rows == 0 {
             return Ok(());
@@ -390,9 +391,12 @@ impl Products {
                 reason: format!("{} rows of {} values", rows.rows, ready.input.width),
             });
         };
+        let before = queue.last();
         queue.push(kernel, &args, grid)?;
-        if ready.early || ready.beside {
+        if ready.early {
             queue.out_of_turn();
+        } else if ready.beside {
+            queue.stays_in_turn(before);
         }
         Ok(())
     }

@@ -147,6 +147,12 @@ impl Queue {
         self.last.filter(|_| !self.joins)
     }
 
+    /// The last launch runs beside `before`, which the next one may take as the last: it too may be there before either has
+    /// ended.
+    pub fn stays_in_turn(&mut self, before: Option<&'static Kernel>) {
+        self.last = before;
+    }
+
     /// The next launch may not read anything before it has waited for the last one.
     pub fn out_of_turn(&mut self) {
         self.last = None;

@@ -81,17 +81,28 @@ pub struct Ready {
     pub beside: bool,
     /// Whether launches after the product may come early, as it has it.
     pub early: bool,
+    /// Whether the product's groups take processors whole, as it has it.
+    pub whole: bool,
 }
 
 impl Ready {
     /// Rows of which no form is made yet.
     pub fn new(input: Input) -> Self {
-        Self { input, codes: 0, scales: 0, coded: 0, plain: 0, beside: false, early: false }
+        Self {
+            input,
+            codes: 0,
+            scales: 0,
+            coded: 0,
+            plain: 0,
+            beside: false,
+            early: false,
+            whole: false,
+        }
     }
 
     /// Some of the rows.
     pub fn part(&self, first: usize, rows: usize) -> Self {
-        let Self { input, codes, scales, coded, plain, beside, early } = *self;
+        let Self { input, codes, scales, coded, plain, .. } = *self;
         let skip = |address: u64, bytes: usize| match address {
             0 => 0,
             address => address + (first * bytes) as u64,
@@ -106,8 +117,7 @@ impl Ready {
             scales: skip(scales, input.width / 32),
             coded: skip(coded, Form::Coded.bytes(input.width)),
             plain: skip(plain, Form::Plain.bytes(input.width)),
-            beside,
-            early,
+            ..*self
         }
     }
 }

@@ -117,6 +117,9 @@ pub struct Rows {
     /// Whether the launches after a product of up to 8 rows, by another weight than FP4, may be on the device before
     /// the rows are there: then none of them may read anything before it has waited.
     pub early: bool,
+    /// Whether each group of a product of up to 8 rows takes a processor whole, so that those which it leaves are free for
+    /// what runs beside it. Groups of half a processor lie on as many as have room for one.
+    pub whole: bool,
 }
 
 /// Several weights of one shape, and which rows take which.
@@ -300,7 +303,9 @@ impl Tiles {
         // Rows as long leave half of a processor too small a ring.
         let long = self.steps() * STEP_BYTES >= LONG;
         let eight = (long && (5..=8).contains(&rows.rows)).then(|| few(Way::Eight)).flatten();
-        eight
+        let whole = rows.whole.then(|| few(Way::Eight)).flatten();
+        whole
+            .or(eight)
             .or_else(|| few(Way::Few))
             .or_else(|| few(Way::Some))
             .or_else(|| self.many(weight, rows, groups, width))
@@ -546,6 +551,13 @@ mod tests {
         assert_eq!(kernel(&tiles, 6, &experts(36)), ("tile_fp8_few", 6, [264, 1]));
         assert_eq!(kernel(&tiles, 24, &experts(144)), ("tile_fp8_few", 8, [264, 1]));
         assert_eq!(kernel(&tiles, 40, &experts(240)), ("tile_fp8_many", 40, [132, 1]));
+        // A group that takes its processor whole.
+        for (rows, wanted) in [(1, ("tile_fp8_eight", [132, 1])), (8, ("tile_fp8_eight", [132, 1]))]
+        {
+            let rows = Rows { rows, whole: true, ..Rows::default() };
+            let (kernel, _, grid) = wide.product(0, &rows, &Groups::One, 132).unwrap();
+            assert_eq!((kernel.name, grid), wanted);
+        }
         // What does not fit into shared memory beside a ring is left to the kernel of many rows.
         let long = Tiles::new(format::FP8, 32, 8192, 5120).unwrap();
         assert_eq!(kernel(&long, 32, &Groups::One).0, "tile_fp8_many");

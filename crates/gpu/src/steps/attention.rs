@@ -20,10 +20,7 @@ impl GpuOps {
         self.check_rows("project", &kv)?;
         self.check_rows("project", &q)?;
         let q_norm = self.weights.layers[layer].q_norm;
-        if !self.keys_aside {
-            // Behind keys that are made there they would come too late.
-            self.index_weights(layer, &q, true)?;
-        }
+        self.index_weights(layer, &q)?;
         self.latents(layer, &kv)?;
         if q.is_empty() {
             return self.finish_latents(layer, &kv, None);
@@ -46,7 +43,9 @@ impl GpuOps {
         let ready = self.products.ready(&mut self.queue, Of::Qr, q.start, input, &[&wq_b])?;
         let heads = self.own.heads;
         let out = Out { at: self.work.q.row(q.start), stride: heads * d.head_dim, round };
-        self.products.dense(&mut self.queue, &ready, &wq_b, out)
+        // Beside a choice, which needs processors of its own.
+        let whole = self.keys_aside;
+        self.products.dense(&mut self.queue, &Ready { whole, ..ready }, &wq_b, out)
     }
 
     /// The projected latents of a layer's rows, in `kv` and `latent`.

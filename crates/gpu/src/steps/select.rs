@@ -5,14 +5,14 @@ use finback_kernels::args::{
     TopkArgs,
 };
 use finback_kernels::manifest::LANES;
+use finback_kernels::tiles::is_in_turn;
 use finback_ops::{OpsResult, Rows};
 
 use crate::batch::ROW_WORDS;
 use crate::ops::GpuOps;
 use crate::products::word;
-use crate::rows::{Of, Out};
+use crate::rows::{Of, Out, Ready};
 use crate::state::Source;
-use crate::steps::attention::ASIDE;
 use crate::wide::Select;
 
 /// Of how many processors the queries' product leaves one to the choice beside it.
@@ -34,9 +34,6 @@ impl GpuOps {
     pub(crate) fn select_step(&mut self, layer: usize, rows: Rows) -> OpsResult {
         self.check_rows("select", &rows)?;
         self.index_queries(layer, &rows)?;
-        if self.keys_aside {
-            self.index_weights(layer, &rows, false)?;
-        }
         self.beside(|ops| {
             ops.keys_aside = true;
             ops.queue.go_aside(true);
@@ -45,19 +42,15 @@ impl GpuOps {
         self.leaving(self.products.width() / LEFT, |ops| ops.queries(layer, &rows))
     }
 
-    /// The weights of the indexer's heads, made aside or where it stands.
-    pub(crate) fn index_weights(&mut self, layer: usize, rows: &Rows, aside: bool) -> OpsResult {
+    /// The weights of the indexer's heads, beside the keys' product, whose rows they take.
+    pub(crate) fn index_weights(&mut self, layer: usize, rows: &Rows) -> OpsResult {
         let Some((_, weights)) = self.weights.layers[layer].indexer else { return Ok(()) };
         let (stride, round) = (self.spec.dims.index_heads, self.spec.numerics.round_stores);
         let x = self.x(rows);
         let x = self.products.ready(&mut self.queue, Of::X, rows.start, x, &[&weights])?;
         let out = Out { at: self.work.index_w.row(rows.start), stride, round };
-        self.beside(|ops| {
-            if aside {
-                ops.go_aside(ASIDE);
-            }
-            ops.products.dense(&mut ops.queue, &x, &weights, out)
-        })
+        let beside = self.queue.last().is_some_and(is_in_turn);
+        self.products.dense(&mut self.queue, &Ready { beside, ..x }, &weights, out)
     }
 
     /// The indexer's queries.

@@ -394,9 +394,8 @@ fn split(kind: u32) -> Case {
                 split,
                 second: at.of("second"),
                 second_stride: second,
-                round: false,
                 beside: true,
-                early: false,
+                ..Rows::default()
             };
             By::Few.plan(&tiles, at.of("weight"), &rows, &Groups::One)
         })
