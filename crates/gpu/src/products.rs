@@ -6,7 +6,7 @@
 use finback_kernels::args::{DenseArgs, ExpertArgs, OperandArgs, QuantiseArgs, format};
 use finback_kernels::device::Device;
 use finback_kernels::manifest::{DENSE_ROWS, Kernel, OUTPUTS, SLICE};
-use finback_kernels::tiles::{self, Groups, step_inputs};
+use finback_kernels::tiles::{self, Gated, Groups, step_inputs};
 use finback_ops::{Format, Numerics, OpsError, OpsResult};
 
 use crate::linear::{Grouped, Joined, Stack, Stacks, Takes, Tiled, Weight, index, side};
@@ -349,6 +349,30 @@ impl Products {
         }
         self.experts(queue, ready, first, used, rows, outs[0])?;
         self.experts(queue, ready, second, used, rows, outs[1])
+    }
+
+    /// One row's channels of two weights of each expert in use, gated, as codes; whether one launch makes them.
+    pub fn experts_gated(
+        &self,
+        queue: &mut Queue,
+        ready: &Ready,
+        stacks: &Stacks,
+        (used, rows, round): (Used, u64, bool),
+        gated: &Gated,
+    ) -> Result<bool, OpsError> {
+        let Some(tiled) = stacks.tiled.filter(|_| ready.coded != 0) else { return Ok(false) };
+        let row = tiles::Rows {
+            x: ready.coded,
+            x_stride: Form::Coded.bytes(ready.input.width),
+            rows: used.rows,
+            round,
+            ..tiles::Rows::default()
+        };
+        let planned =
+            tiled.tiles.gated(tiled.at, &row, &used.groups(rows), gated, self.found.width);
+        let Some((kernel, args, grid)) = planned else { return Ok(false) };
+        queue.push(kernel, &args, grid)?;
+        Ok(true)
     }
 
     /// A product on tensor cores; outputs from a channel on may go elsewhere.

@@ -122,6 +122,17 @@ pub struct Rows {
     pub whole: bool,
 }
 
+/// How channels of experts are gated.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Gated {
+    /// Address of each place's share of the sum.
+    pub shares: u64,
+    /// Address of each place's codes.
+    pub coded: u64,
+    /// What `swiglu` bounds gates by, 0 for nothing.
+    pub limit: f32,
+}
+
 /// Several weights of one shape, and which rows take which.
 #[derive(Debug, Clone, Copy)]
 pub enum Groups {
@@ -357,6 +368,29 @@ impl Tiles {
         Some((kernel, args, [if experts { grid } else { grid.min(word(parts)) }, 1]))
     }
 
+    /// One row by the experts of its groups, and what follows: the channels that these weights, gates before the others, make
+    /// of it, gated with each place's share, as codes. `None` for another format than FP4, for channels that are no whole
+    /// steps, and on a device that does not run a group for each step of each expert at once.
+    pub fn gated(
+        &self,
+        weight: u64,
+        row: &Rows,
+        groups: &Groups,
+        gated: &Gated,
+        width: u32,
+    ) -> Option<Planned<TileArgs>> {
+        let channels = self.outputs / 2;
+        let grid = word(groups.count() * channels / CODED_INPUTS);
+        let whole = self.outputs.is_multiple_of(2) && codes(channels) && row.rows == 1;
+        let one_warp = matches!(groups, Groups::Some { count: ..=32, .. });
+        if self.format != format::FP4 || !whole || !one_warp || grid > width {
+            return None;
+        }
+        let (kernel, args, _) = self.few(weight, row, groups, width, Way::Few)?;
+        let Gated { shares, coded, limit } = *gated;
+        Some((kernel, TileArgs { shares, coded, limit, ..args }, [grid, 1]))
+    }
+
     /// The product of any number of rows.
     pub fn many(
         &self,
@@ -561,6 +595,27 @@ mod tests {
         // What does not fit into shared memory beside a ring is left to the kernel of many rows.
         let long = Tiles::new(format::FP8, 32, 8192, 5120).unwrap();
         assert_eq!(kernel(&long, 32, &Groups::One).0, "tile_fp8_many");
+    }
+
+    #[test]
+    fn experts_of_one_row_are_gated_where_all_steps_run_at_once() {
+        let plan = |kind, channels: usize, rows, count, width| {
+            let tiles = Tiles::new(kind, 32, 5120, 2 * channels).unwrap();
+            let rows = Rows { rows, ..Rows::default() };
+            let groups = Groups::Some { groups: 256, count, list: 512, known: false };
+            let planned = tiles.gated(0, &rows, &groups, &Gated::default(), width);
+            planned.map(|(kernel, _, grid)| (kernel.name, grid[0]))
+        };
+        assert_eq!(plan(format::FP4, 2304, 1, 6, 108), Some(("tile_fp4_few", 108)));
+        for (kind, channels, rows, count, width) in [
+            (format::FP4, 2304, 1, 6, 107),
+            (format::FP4, 2304, 2, 6, 108),
+            (format::FP4, 2240, 1, 6, 108),
+            (format::FP4, 128, 1, 33, 108),
+            (format::FP8, 2304, 1, 6, 108),
+        ] {
+            assert_eq!(plan(kind, channels, rows, count, width), None, "{kind} {channels} {rows}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use finback_kernels::args::{
     GroupArgs, RouteArgs, RouteFewArgs, SumExpertsArgs, SwigluArgs, scoring,
 };
 use finback_kernels::manifest::ROUTE_FEW;
-use finback_kernels::tiles::{is_in_turn, row_bytes};
+use finback_kernels::tiles::{Gated, is_in_turn, row_bytes};
 use finback_ops::{Ffn, OpsError, OpsResult, Rows, Scoring};
 
 use crate::hosted::Fetched;
@@ -215,10 +215,24 @@ impl GpuOps {
         let (hidden, up) = (self.work.hidden, self.work.hidden_up);
         let out = |at: u64| Out { at, stride: inter, round };
         let outs = [out(self.work.routed_row(hidden)), out(self.work.routed_row(up))];
+        let coded = self.coded_hidden(layer);
         // Where nothing writes groups after those products.
         let mut known = self.hosted.is_none();
+        let mut gated = false;
         self.leaving(left, |ops| {
-            for turn in ops.turns(groups) {
+            // Where nothing is fetched all groups are one turn.
+            if let Some(at) = coded.filter(|_| known) {
+                let used = ops.used(&(0..groups), None, n, false)?;
+                let all = Gated {
+                    shares: ops.work.routed_row(ops.work.sorted),
+                    coded: at + (n * row_bytes(true, inter)) as u64,
+                    limit: d.swiglu_limit,
+                };
+                let used = (used, place_rows, round);
+                gated =
+                    ops.products.experts_gated(&mut ops.queue, &ready, &routed_in, used, &all)?;
+            }
+            for turn in ops.turns(groups).filter(|_| !gated) {
                 let used = ops.used(&turn, routed_in.fetched.as_ref(), n, false)?;
                 let queue = &mut ops.queue;
                 ops.products.experts_both(queue, &ready, &routed_in, used, place_rows, outs)?;
@@ -226,10 +240,11 @@ impl GpuOps {
             }
             Ok(())
         })?;
-        let coded = self.coded_hidden(layer);
         let ready = match coded {
             Some(at) => {
-                self.swiglu(n..n + routes, n, coded)?;
+                if !gated {
+                    self.swiglu(n..n + routes, n, coded)?;
+                }
                 self.hidden_rows(n + routes, n, at)
             }
             None => self.gathered_hidden(n, routes, &[&routed_down, &shared_down])?,

@@ -1,7 +1,7 @@
 //! The kernels of tensor cores under a model, emulated: the smallest model whose widths take all of
 //! them, held to the row rule, to kept states and to the dialect's kernels.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use finback_gpu::GpuOps;
@@ -45,10 +45,11 @@ fn spec() -> Arc<ModelSpec> {
     spec_of(dir.path(), Numerics::RELEASE)
 }
 
-/// The host, and the names of the kernels that it ran. What it notices fails the test.
+/// The host as a device of so many processors, and how often it ran each kernel. What it notices fails the test.
 struct Named {
     inner: Box<dyn Device>,
-    seen: Arc<Mutex<BTreeSet<&'static str>>>,
+    width: u32,
+    seen: Seen,
 }
 
 impl Device for Named {
@@ -72,7 +73,7 @@ impl Device for Named {
         self.inner.read(address, out)
     }
     fn launch(&mut self, launch: &Launch<'_>) -> Result<(), DeviceError> {
-        self.seen.lock().unwrap().insert(launch.kernel.name);
+        *self.seen.lock().unwrap().entry(launch.kernel.name).or_default() += 1;
         self.inner.launch(launch)
     }
     fn finish(&mut self) -> Result<Findings, DeviceError> {
@@ -81,9 +82,12 @@ impl Device for Named {
     fn has(&self, kernel: &Kernel) -> bool {
         self.inner.has(kernel)
     }
+    fn width(&self) -> u32 {
+        self.width
+    }
 }
 
-type Seen = Arc<Mutex<BTreeSet<&'static str>>>;
+type Seen = Arc<Mutex<BTreeMap<&'static str, usize>>>;
 
 fn ops(device: Box<dyn Device>, spec: &Arc<ModelSpec>, slots: usize) -> GpuOps {
     let (rows, context) = (48, 256);
@@ -93,8 +97,17 @@ fn ops(device: Box<dyn Device>, spec: &Arc<ModelSpec>, slots: usize) -> GpuOps {
 }
 
 fn over(inner: Box<dyn Device>, spec: &Arc<ModelSpec>, slots: usize) -> (ModelRunner, Seen) {
+    wide(inner, 1, spec, slots)
+}
+
+fn wide(
+    inner: Box<dyn Device>,
+    width: u32,
+    spec: &Arc<ModelSpec>,
+    slots: usize,
+) -> (ModelRunner, Seen) {
     let seen = Seen::default();
-    let device = Box::new(Named { inner, seen: seen.clone() });
+    let device = Box::new(Named { inner, width, seen: seen.clone() });
     (ModelRunner::new(Box::new(ops(device, spec, slots)), spec.clone()), seen)
 }
 
@@ -107,7 +120,7 @@ fn pieces_single_rows_and_company_equal_the_whole_prompt() {
     let products = ["fp8", "fp4", "bf16", "lifted"].map(|format| format!("tile_{format}_many"));
     let others = ["tile_attend_many", "tile_index_many", "tile_hyper_mix"];
     for name in products.iter().map(String::as_str).chain(others) {
-        assert!(seen.lock().unwrap().contains(name), "{name}: {seen:?}");
+        assert!(seen.lock().unwrap().contains_key(name), "{name}: {seen:?}");
     }
     // The same rows in pieces, the last ones alone beside another slot's windows.
     let (start, other) = (LONG - 4, 5);
@@ -134,10 +147,10 @@ fn pieces_single_rows_and_company_equal_the_whole_prompt() {
     let confidence = |draft: &Draft| bits(std::slice::from_ref(&draft.confidence));
     assert!(both[0].tokens == alone[0].tokens && confidence(&both[0]) == confidence(&alone[0]));
     for name in ["tile_attend_scores", "tile_attend_mix", "tile_group_routes", "tile_topk"] {
-        assert!(seen.lock().unwrap().contains(name), "{name}: {seen:?}");
+        assert!(seen.lock().unwrap().contains_key(name), "{name}: {seen:?}");
     }
     let few = ["few", "some"].map(|way| format!("tile_fp4_{way}"));
-    assert!(few.iter().any(|name| seen.lock().unwrap().contains(name.as_str())), "{seen:?}");
+    assert!(few.iter().any(|name| seen.lock().unwrap().contains_key(name.as_str())), "{seen:?}");
 }
 
 #[test]
@@ -156,6 +169,25 @@ fn kept_states_go_on() {
     while r.piece(1, LONG).unwrap() > 0 {}
     r.finish(1, Sampling::GREEDY, &[], false).unwrap();
     assert!(r.state(1).unwrap() == r.state(0).unwrap());
+}
+
+#[test]
+fn one_rows_experts_are_gated_by_their_product_where_a_device_has_room() {
+    let (spec, ids) = (spec(), ids(5));
+    let run = |width| {
+        let (mut r, seen) = wide(emu_with_tiles().unwrap(), width, &spec, 1);
+        prompt(&mut r, 0, &ids[..3], LONG, 1);
+        r.finish(0, Sampling::GREEDY, &[], false).unwrap();
+        let gates = || seen.lock().unwrap()["swiglu"];
+        let before = gates();
+        let rows: Vec<_> = ids[3..].iter().map(|&id| step(&mut r, 0, id).token).collect();
+        (rows, r.state(0).unwrap(), gates() - before)
+    };
+    // A group for each of two experts, beside those that other products leave.
+    let (narrow, wide) = (run(1), run(16));
+    assert!(narrow.0 == wide.0 && narrow.1 == wide.1);
+    // The shared experts' launches are left.
+    assert_eq!(narrow.2, 2 * wide.2);
 }
 
 #[test]

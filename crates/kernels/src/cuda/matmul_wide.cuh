@@ -65,10 +65,11 @@ template <u32 F> DEVICE void read_left(WideStep& to, u32 from, u32 scale, u32 ta
     }
 }
 
-// A warpgroup's tiles from `first` on to `last`, times a part of R rows' places.
+// A warpgroup's tiles from `first` on to `last`, times a part of R rows' places. Of a group that gates one row's `values` are
+// where they go, of the others null.
 template <u32 F, u32 R>
 DEVICE void wide_multiply(const TileArgs& args, u32 steps, WideTurn& turn, const WidePlaces& places, GLOBAL const u8* scales_from, const FewPart& part,
-    u32 first, u32 last) {
+    u32 first, u32 last, float* values) {
     constexpr u32 N = most(R, 8u), SUMS = N / 2u, STEPS = wide_steps<F>();
     const u32 lane = LANE % 32u, warp = LANE / 32u % 4u, column = lane % 4u * 2u;
     const u32 whole = steps - (PLANTED(FAULT_TILE_DROPPED_STEP) ? 1u : 0u);
@@ -128,6 +129,10 @@ DEVICE void wide_multiply(const TileArgs& args, u32 steps, WideTurn& turn, const
         }
         const u32 output = tile * 16u + lane / 4u;
         if (tile >= last) continue;
+        if (R == 1u && values) {
+            if (column == 0) values[output] = stored(total[0], args.round), values[output + 8u] = stored(total[2], args.round);
+            continue;
+        }
         const Outputs to = outputs_of(args, part.group, part.start, output);
 #pragma unroll
         for (u32 i = 0; i < SUMS; i++) {
@@ -144,20 +149,40 @@ DEVICE void wide_lets(const TileArgs& args, bool waited) {
     dependents_may_start();
 }
 
+// Of one row's experts a group may make a step of hidden channels whole: eight tiles of the gates, eight of the other weight
+// behind those. It gates them as `swiglu` does and stores their codes, so that no launch stands between two products.
+#define GATED_TILES 16u
+template <u32 F, u32 E> DEVICE bool wide_gates(const TileArgs& args) { return F == FORMAT_FP4 && E == 1u && args.coded; }
+// Of a group's 16 tiles the one of the weight's that warpgroup `own`'s four begin with.
+DEVICE u32 gated_tile(u32 tiles, u32 step, u32 own) { return own / 2u * (tiles / 2u) + step * (GATED_TILES / 2u) + own % 2u * 4u; }
+// The codes of what the group's tiles are; a warp.
+DEVICE void wide_gate(const TileArgs& args, const float* values, u32 step, u32 place, u32 lane) {
+    const u32 width = args.outputs / 2u;
+    SwigluArgs gates = {};
+    gates.limit = args.limit;
+    gates.round = args.round;
+    const float share = args.shares[place];
+    float x[4];
+#pragma unroll
+    for (u32 i = 0; i < 4u; i++) x[i] = gated(gates, values[lane * 4u + i], values[STEP_CHANNELS + lane * 4u + i], share);
+    store_coded_fours(x, true, args.coded + u64(place) * row_bytes(width), step * STEP_CHANNELS + lane * 4u, width);
+}
+
 // Brings warpgroup `own`'s stages of all parts; one lane.
 template <u32 F, u32 E>
-DEVICE void wide_bring(const TileArgs& args, u32 steps, u32 tiles, const FewParts& parts, const FewTiles& all, const WidePlaces& places, u32 own, bool waited) {
+DEVICE void wide_bring(const TileArgs& args, u32 steps, u32 tiles, const FewParts& parts, const FewTiles& all, u32 own_step, const WidePlaces& places, u32 own, bool waited) {
     const u64 policy = read_once(), tile_bytes = u64(steps) * step_bytes<F>();
+    const bool gates = wide_gates<F, E>(args);
     WideTurn turn = {0, 1u};
     u32 asked = 0;
     for (u32 at = all.first; at < all.end;) {
         const u32 part = at / tiles, last = least(all.end, (part + 1u) * tiles);
         for (u32 four = at + own * 4u; four < last; four += args.chunk * 4u) {
             const u32 count = least(4u, last - four);
-            GLOBAL const u8* from = weight_of(args, parts, part) + (four - part * tiles) * tile_bytes;
+            GLOBAL const u8* from = weight_of(args, parts, part) + (gates ? gated_tile(tiles, own_step, own) : four - part * tiles) * tile_bytes;
             for (u32 step = 0; step < steps; step += wide_steps<F>()) {
                 const u32 bytes = least(wide_steps<F>(), steps - step) * step_bytes<F>(), signal = places.full + turn.stage * 8u;
-                if (asked == args.stages) wide_lets(args, waited);
+                if (asked == args.stages && !gates) wide_lets(args, waited);
                 asked++;
                 if (E == 1u && asked > WIDE_AHEAD && asked <= args.stages) signal_wait(places.full + (asked - 1u - WIDE_AHEAD) * 8u, 0u);
                 signal_wait(places.free + turn.stage * 8u, turn.parity);
@@ -170,18 +195,16 @@ DEVICE void wide_bring(const TileArgs& args, u32 steps, u32 tiles, const FewPart
         }
         at = last;
     }
-    if (asked <= args.stages) wide_lets(args, waited);
+    // Before gated channels are there the next product has no rows, and would take the room of what runs beside this one.
+    if (asked <= args.stages || gates) wide_lets(args, waited);
 }
 
-// F, the format; E, the most eights of rows.
-template <u32 F, u32 E> DEVICE void wide(const TileArgs& args) {
-    LAUNCH_SHARED(__align__(1024) u8, shared);
-    const u32 steps = args.inputs / step_inputs<F>(), tiles = (args.outputs + 15u) / 16u, lane = LANE % 32u;
-    const bool waits = args.groups && !args.known, brings = LANE >= WIDE_WORK;
-    const u32 warpgroup = brings ? (LANE - WIDE_WORK) / 32u : LANE / 128u, most_places = few_places<E>(args.most_rows);
+// Where things lie for a warpgroup, or for the warp that brings its weights.
+template <u32 F, u32 E> DEVICE WidePlaces wide_places(const TileArgs& args, u32 base, u32 steps, u32 warpgroup) {
+    const u32 most_places = few_places<E>(args.most_rows);
     WidePlaces places;
     places.wide = (steps + 7u) / 8u * 8u;
-    places.rows = shared_address(shared);
+    places.rows = base;
     // One row's columns are eights of steps: those of the last step end past the rows.
     places.powers = places.rows + most_places * places.wide * 128u + 1024u;
     const u32 rings = places.powers + most_places * places.wide * 4u, ring_bytes = args.stages * 4u * wide_tile<F>();
@@ -189,17 +212,29 @@ template <u32 F, u32 E> DEVICE void wide(const TileArgs& args) {
     places.table = rings + args.chunk * ring_bytes;
     places.full = places.table + TABLE_BYTES + warpgroup * WIDE_STAGES * 16u;
     places.free = places.full + WIDE_STAGES * 8u;
+    return places;
+}
+// The signals of a ring; the warp that brings.
+DEVICE void wide_signals(const WidePlaces& places, u32 stages, u32 lane) {
+    if (lane < stages) {
+        signal_new(places.full + lane * 8u, 1u);
+        signal_new(places.free + lane * 8u, 4u * WARP_ARRIVALS);
+    }
+    signals_made();
+}
+
+// F, the format; E, the most eights of rows.
+template <u32 F, u32 E> DEVICE void wide(const TileArgs& args) {
+    LAUNCH_SHARED(__align__(1024) u8, shared);
+    const u32 steps = args.inputs / step_inputs<F>(), tiles = (args.outputs + 15u) / 16u, lane = LANE % 32u;
+    const bool waits = args.groups && !args.known, brings = LANE >= WIDE_WORK;
+    const u32 warpgroup = brings ? (LANE - WIDE_WORK) / 32u : LANE / 128u;
+    const WidePlaces places = wide_places<F, E>(args, shared_address(shared), steps, warpgroup);
     u32* counts = reinterpret_cast<u32*>(shared + (places.table + TABLE_BYTES + 4u * WIDE_STAGES * 16u - places.rows));
     u32* group_words = counts + WIDE_LANES / 32u;
     u16* part_words = reinterpret_cast<u16*>(group_words + FEW_GROUPS * 3u);
     const FewParts parts{part_words, group_words};
-    if (brings) {
-        if (lane < args.stages) {
-            signal_new(places.full + lane * 8u, 1u);
-            signal_new(places.free + lane * 8u, 4u * WARP_ARRIVALS);
-        }
-        signals_made();
-    }
+    if (brings) wide_signals(places, args.stages, lane);
     if (F == FORMAT_FP4 && LANE < 32u) write_table(places.table);
     if (waits) wait_for_launches_before();
     // Rows that are there come before the weights: they would wait behind all of those.
@@ -208,13 +243,21 @@ template <u32 F, u32 E> DEVICE void wide(const TileArgs& args) {
     u32 count = args.groups_max * parts_of_rows(args);
     if (args.groups) count = few_parts<E, WIDE_LANES>(args, part_words, group_words, counts);
     else __syncthreads();
-    const FewTiles all = few_tiles(count, tiles, GROUP_X, GROUPS_X, 1u);
+    const bool gates = wide_gates<F, E>(args);
+    // Behind the few parts that one row has.
+    float* const values = gates ? reinterpret_cast<float*>(part_words + 512u) : nullptr;
+    const u32 made = args.outputs / (2u * STEP_CHANNELS), own_step = gates ? GROUP_X % made : 0u;
+    FewTiles all = few_tiles(count, tiles, GROUP_X, GROUPS_X, 1u);
+    if (gates) {
+        const u32 first = GROUP_X / made * tiles;
+        all = GROUP_X / made < count ? FewTiles{first, first + GATED_TILES} : FewTiles{0, 0};
+    }
     if (brings) {
         // One lane: another that waited for launches would hold up the warp.
-        if (lane == 0 && warpgroup < args.chunk) wide_bring<F, E>(args, steps, tiles, parts, all, places, warpgroup, waits);
+        if (lane == 0 && warpgroup < args.chunk) wide_bring<F, E>(args, steps, tiles, parts, all, own_step, places, warpgroup, waits);
         __syncwarp();
     } else {
-        wide_lets(args, waits);
+        if (!gates) wide_lets(args, waits);
         WideTurn turn = {0, 0};
         for (u32 at = all.first; at < all.end;) {
             // The tiles of one part of the rows.
@@ -228,7 +271,7 @@ template <u32 F, u32 E> DEVICE void wide(const TileArgs& args) {
             team_meets(1u, WIDE_WORK);
 #define WIDE_ROWS(R)                                                                                          \
     {                                                                                                        \
-        if (LANE / 128u < args.chunk) wide_multiply<F, R>(args, steps, turn, places, scales, part, at - before, last - before); \
+        if (LANE / 128u < args.chunk) wide_multiply<F, R>(args, steps, turn, places, scales, part, at - before, last - before, values); \
     }
             const u32 rows = few_places<E>(part.rows);
             if (E == 1u) {
@@ -243,6 +286,9 @@ template <u32 F, u32 E> DEVICE void wide(const TileArgs& args) {
                 else WIDE_ROWS(32u)
             }
             at = last;
+            if (!gates) continue;
+            team_meets(1u, WIDE_WORK);
+            if (LANE < 32u) wide_gate(args, values, own_step, part.start, lane);
         }
     }
     // What waits for this launch waits for the one beside it; one group is enough, the others leave their room.

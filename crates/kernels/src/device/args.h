@@ -426,6 +426,8 @@ struct TileArgs {
     GLOBAL const u32* list;
     GLOBAL float* out;
     GLOBAL float* second;
+    GLOBAL const float* shares;
+    GLOBAL u8* coded;
     u64 expert_bytes;
     u32 rows;
     u32 inputs;
@@ -445,6 +447,8 @@ struct TileArgs {
     u32 beside;
     u32 quads;
     u32 early;
+    float limit;
+    u32 pad;
 };
 
 struct CopyArgs {

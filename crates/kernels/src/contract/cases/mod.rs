@@ -15,6 +15,7 @@ mod sample;
 mod select;
 mod streams;
 mod tile_attend;
+mod tile_gated;
 mod tile_select;
 mod tiles;
 
@@ -40,6 +41,7 @@ pub fn all() -> Vec<Case> {
         arrange::cases(),
         tiles::cases(),
         tile_attend::cases(),
+        tile_gated::cases(),
         tile_select::cases(),
     ]
     .into_iter()
