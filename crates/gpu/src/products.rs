@@ -351,25 +351,20 @@ impl Products {
         self.experts(queue, ready, second, used, rows, outs[1])
     }
 
-    /// One row's channels of two weights of each expert in use, gated, as codes; whether one launch makes them.
+    /// The row's channels of two weights of each expert in use, gated, as codes; whether one launch makes them.
     pub fn experts_gated(
         &self,
         queue: &mut Queue,
         ready: &Ready,
         stacks: &Stacks,
-        (used, rows, round): (Used, u64, bool),
-        gated: &Gated,
+        used: Used,
+        row: Gated,
     ) -> Result<bool, OpsError> {
-        let Some(tiled) = stacks.tiled.filter(|_| ready.coded != 0) else { return Ok(false) };
-        let row = tiles::Rows {
-            x: ready.coded,
-            x_stride: Form::Coded.bytes(ready.input.width),
-            rows: used.rows,
-            round,
-            ..tiles::Rows::default()
+        let Some(tiled) = stacks.tiled.filter(|_| ready.coded != 0 && ready.input.rows == 1) else {
+            return Ok(false);
         };
-        let planned =
-            tiled.tiles.gated(tiled.at, &row, &used.groups(rows), gated, self.found.width);
+        let row = Gated { x: ready.coded, groups: used.at, ..row };
+        let planned = tiled.tiles.gated(tiled.at, &row, used.count, self.found.width);
         let Some((kernel, args, grid)) = planned else { return Ok(false) };
         queue.push(kernel, &args, grid)?;
         Ok(true)

@@ -217,12 +217,15 @@ args! {
     }
     /// `cuda/matmul_few.cuh`, `cuda/matmul_wide.cuh` and `cuda/matmul_many.cuh`.
     TileArgs {
-        weight: addr, x: addr, groups: addr, list: addr, out: addr, second: addr,
-        shares: addr, coded: addr, expert_bytes: u64,
+        weight: addr, x: addr, groups: addr, list: addr, out: addr, second: addr, expert_bytes: u64,
         rows: u32, inputs: u32, outputs: u32, groups_max: u32, x_stride: u32, x_step: u32,
         out_stride: u32, out_step: u32, split: u32, second_stride: u32, round: u32,
         most_rows: u32, chunk: u32, stages: u32, known: u32, beside: u32, quads: u32, early: u32,
-        limit: f32, pad: u32,
+    }
+    /// `cuda/matmul_gated.cuh`.
+    GatedArgs {
+        weight: addr, x: addr, groups: addr, shares: addr, coded: addr, expert_bytes: u64,
+        inputs: u32, width: u32, stages: u32, round: u32, limit: f32, pad: u32,
     }
     /// `kv.h`, `copy_rows`.
     CopyArgs { from: addr, sources: addr, to: addr, places: addr, bytes: u32, pad: u32 }

@@ -147,6 +147,7 @@ kernels! {
         tile_fp8_many: TileArgs, 384, SHARED;
         tile_fp4_few: TileArgs, 640, SOME_SHARED;
         tile_fp4_some: TileArgs, 640, SOME_SHARED;
+        tile_fp4_gated: GatedArgs, 640, SOME_SHARED;
         tile_fp4_many: TileArgs, 384, SHARED;
         tile_bf16_few: TileArgs, 384, FEW_SHARED;
         tile_bf16_eight: TileArgs, 384, SOME_SHARED;

@@ -32,7 +32,7 @@ macro_rules! cuda_files {
     };
 }
 
-cuda_files! { "primitives.cuh", "hopper.cuh", "keys.cuh", "matmul.cuh", "matmul_few.cuh", "matmul_wide.cuh", "matmul_many.cuh", "attend.cuh", "attend_many.cuh", "select.cuh", "routes.cuh", "choose.cuh", "mix.cuh" }
+cuda_files! { "primitives.cuh", "hopper.cuh", "keys.cuh", "matmul.cuh", "matmul_few.cuh", "matmul_wide.cuh", "matmul_gated.cuh", "matmul_many.cuh", "attend.cuh", "attend_many.cuh", "select.cuh", "routes.cuh", "choose.cuh", "mix.cuh" }
 
 /// The text of a file of the dialect.
 pub fn text(name: &str) -> Option<&'static str> {

@@ -5,7 +5,7 @@
 //! adds in the order of `cuda/matmul.cuh`. The dialect's dense and expert products are the oracle, and
 //! the way where a shape does not fit.
 
-use crate::args::{ArrangeArgs, TileArgs, format};
+use crate::args::{ArrangeArgs, GatedArgs, TileArgs, format};
 use crate::manifest::{self, Kernel};
 
 /// Outputs of a tile.
@@ -122,15 +122,21 @@ pub struct Rows {
     pub whole: bool,
 }
 
-/// How channels of experts are gated.
+/// A row whose channels of experts are gated.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Gated {
+    /// Address of the row, as `operand` makes it in the weight's form.
+    pub x: u64,
+    /// Address of the (weight, first place, end) of the groups in use, which come first.
+    pub groups: u64,
     /// Address of each place's share of the sum.
     pub shares: u64,
     /// Address of each place's codes.
     pub coded: u64,
     /// What `swiglu` bounds gates by, 0 for nothing.
     pub limit: f32,
+    /// Whether channels are rounded to bf16, before they are gated and after.
+    pub round: bool,
 }
 
 /// Several weights of one shape, and which rows take which.
@@ -368,27 +374,37 @@ impl Tiles {
         Some((kernel, args, [if experts { grid } else { grid.min(word(parts)) }, 1]))
     }
 
-    /// One row by the experts of its groups, and what follows: the channels that these weights, gates before the others, make
-    /// of it, gated with each place's share, as codes. `None` for another format than FP4, for channels that are no whole
-    /// steps, and on a device that does not run a group for each step of each expert at once.
+    /// One row by the experts of `groups`, at most `count`, and what follows: the channels that these weights, gates before
+    /// the others, make of it, gated with each place's share, as codes. `None` for another format than FP4, for channels
+    /// that are no whole steps, and on a device that does not run a group for each step of each expert at once.
     pub fn gated(
         &self,
         weight: u64,
-        row: &Rows,
-        groups: &Groups,
-        gated: &Gated,
+        row: &Gated,
+        count: usize,
         width: u32,
-    ) -> Option<Planned<TileArgs>> {
+    ) -> Option<Planned<GatedArgs>> {
         let channels = self.outputs / 2;
-        let grid = word(groups.count() * channels / CODED_INPUTS);
-        let whole = self.outputs.is_multiple_of(2) && codes(channels) && row.rows == 1;
-        let one_warp = matches!(groups, Groups::Some { count: ..=32, .. });
-        if self.format != format::FP4 || !whole || !one_warp || grid > width {
+        let whole = self.outputs.is_multiple_of(2) && codes(channels);
+        let grid = word(count * channels / CODED_INPUTS);
+        if self.format != format::FP4 || !whole || grid > width {
             return None;
         }
-        let (kernel, args, _) = self.few(weight, row, groups, width, Way::Few)?;
-        let Gated { shares, coded, limit } = *gated;
-        Some((kernel, TileArgs { shares, coded, limit, ..args }, [grid, 1]))
+        let args = GatedArgs {
+            weight,
+            x: row.x,
+            groups: row.groups,
+            shares: row.shares,
+            coded: row.coded,
+            expert_bytes: self.bytes() as u64,
+            inputs: word(self.inputs),
+            width: word(channels),
+            stages: self.wide_ring(1, Way::Few, WIDE_WARPGROUPS, false)?,
+            round: row.round.into(),
+            limit: row.limit,
+            pad: 0,
+        };
+        Some((manifest::kernel("tile_fp4_gated")?, args, [grid, 1]))
     }
 
     /// The product of any number of rows.
@@ -599,22 +615,16 @@ mod tests {
 
     #[test]
     fn experts_of_one_row_are_gated_where_all_steps_run_at_once() {
-        let plan = |kind, channels: usize, rows, count, width| {
+        let plan = |kind, channels: usize, count, width| {
             let tiles = Tiles::new(kind, 32, 5120, 2 * channels).unwrap();
-            let rows = Rows { rows, ..Rows::default() };
-            let groups = Groups::Some { groups: 256, count, list: 512, known: false };
-            let planned = tiles.gated(0, &rows, &groups, &Gated::default(), width);
-            planned.map(|(kernel, _, grid)| (kernel.name, grid[0]))
+            let planned = tiles.gated(0, &Gated::default(), count, width);
+            planned.map(|(kernel, args, grid)| (kernel.name, args.stages, grid[0]))
         };
-        assert_eq!(plan(format::FP4, 2304, 1, 6, 108), Some(("tile_fp4_few", 108)));
-        for (kind, channels, rows, count, width) in [
-            (format::FP4, 2304, 1, 6, 107),
-            (format::FP4, 2304, 2, 6, 108),
-            (format::FP4, 2240, 1, 6, 108),
-            (format::FP4, 128, 1, 33, 108),
-            (format::FP8, 2304, 1, 6, 108),
-        ] {
-            assert_eq!(plan(kind, channels, rows, count, width), None, "{kind} {channels} {rows}");
+        assert_eq!(plan(format::FP4, 2304, 6, 108), Some(("tile_fp4_gated", 6, 108)));
+        for (kind, channels, count, width) in
+            [(format::FP4, 2304, 6, 107), (format::FP4, 2240, 6, 108), (format::FP8, 2304, 6, 108)]
+        {
+            assert_eq!(plan(kind, channels, count, width), None, "{kind} {channels} {width}");
         }
     }
 

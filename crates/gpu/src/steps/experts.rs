@@ -220,17 +220,17 @@ impl GpuOps {
         let mut known = self.hosted.is_none();
         let mut gated = false;
         self.leaving(left, |ops| {
-            // Where nothing is fetched all groups are one turn.
             if let Some(at) = coded.filter(|_| known) {
-                let used = ops.used(&(0..groups), None, n, false)?;
-                let all = Gated {
+                let used = Used { at: ops.work.groups.at, count: groups, rows: n, known: false };
+                let row = Gated {
                     shares: ops.work.routed_row(ops.work.sorted),
                     coded: at + (n * row_bytes(true, inter)) as u64,
                     limit: d.swiglu_limit,
+                    round,
+                    ..Gated::default()
                 };
-                let used = (used, place_rows, round);
                 gated =
-                    ops.products.experts_gated(&mut ops.queue, &ready, &routed_in, used, &all)?;
+                    ops.products.experts_gated(&mut ops.queue, &ready, &routed_in, used, row)?;
             }
             for turn in ops.turns(groups).filter(|_| !gated) {
                 let used = ops.used(&turn, routed_in.fetched.as_ref(), n, false)?;

@@ -65,11 +65,10 @@ template <u32 F> DEVICE void read_left(WideStep& to, u32 from, u32 scale, u32 ta
     }
 }
 
-// A warpgroup's tiles from `first` on to `last`, times a part of R rows' places. Of a group that gates one row's `values` are
-// where they go, of the others null.
+// A warpgroup's tiles from `first` on to `last`, times a part of R rows' places.
 template <u32 F, u32 R>
 DEVICE void wide_multiply(const TileArgs& args, u32 steps, WideTurn& turn, const WidePlaces& places, GLOBAL const u8* scales_from, const FewPart& part,
-    u32 first, u32 last, float* values) {
+    u32 first, u32 last) {
     constexpr u32 N = most(R, 8u), SUMS = N / 2u, STEPS = wide_steps<F>();
     const u32 lane = LANE % 32u, warp = LANE / 32u % 4u, column = lane % 4u * 2u;
     const u32 whole = steps - (PLANTED(FAULT_TILE_DROPPED_STEP) ? 1u : 0u);
@@ -129,10 +128,6 @@ DEVICE void wide_multiply(const TileArgs& args, u32 steps, WideTurn& turn, const
         }
         const u32 output = tile * 16u + lane / 4u;
         if (tile >= last) continue;
-        if (R == 1u && values) {
-            if (column == 0) values[output] = stored(total[0], args.round), values[output + 8u] = stored(total[2], args.round);
-            continue;
-        }
         const Outputs to = outputs_of(args, part.group, part.start, output);
 #pragma unroll
         for (u32 i = 0; i < SUMS; i++) {
@@ -149,54 +144,40 @@ DEVICE void wide_lets(const TileArgs& args, bool waited) {
     dependents_may_start();
 }
 
-// Of one row's experts a group may make a step of hidden channels whole: eight tiles of the gates, eight of the other weight
-// behind those. It gates them as `swiglu` does and stores their codes, so that no launch stands between two products.
-#define GATED_TILES 16u
-template <u32 F, u32 E> DEVICE bool wide_gates(const TileArgs& args) { return F == FORMAT_FP4 && E == 1u && args.coded; }
-// Of a group's 16 tiles the one of the weight's that warpgroup `own`'s four begin with.
-DEVICE u32 gated_tile(u32 tiles, u32 step, u32 own) { return own / 2u * (tiles / 2u) + step * (GATED_TILES / 2u) + own % 2u * 4u; }
-// The codes of what the group's tiles are; a warp.
-DEVICE void wide_gate(const TileArgs& args, const float* values, u32 step, u32 place, u32 lane) {
-    const u32 width = args.outputs / 2u;
-    SwigluArgs gates = {};
-    gates.limit = args.limit;
-    gates.round = args.round;
-    const float share = args.shares[place];
-    float x[4];
-#pragma unroll
-    for (u32 i = 0; i < 4u; i++) x[i] = gated(gates, values[lane * 4u + i], values[STEP_CHANNELS + lane * 4u + i], share);
-    store_coded_fours(x, true, args.coded + u64(place) * row_bytes(width), step * STEP_CHANNELS + lane * 4u, width);
+// Brings so many tiles' stages from `from` on; one lane. `asked` counts all that were; once they fill the ring `lets` is called.
+template <u32 F, u32 E, class L>
+DEVICE void wide_bring_four(const TileArgs& args, u32 steps, const WidePlaces& places, GLOBAL const u8* from, u32 count, WideTurn& turn, u32& asked, const L& lets) {
+    const u64 policy = read_once(), tile_bytes = u64(steps) * step_bytes<F>();
+    for (u32 step = 0; step < steps; step += wide_steps<F>()) {
+        const u32 bytes = least(wide_steps<F>(), steps - step) * step_bytes<F>(), signal = places.full + turn.stage * 8u;
+        if (asked == args.stages) lets();
+        asked++;
+        if (E == 1u && asked > WIDE_AHEAD && asked <= args.stages) signal_wait(places.full + (asked - 1u - WIDE_AHEAD) * 8u, 0u);
+        signal_wait(places.free + turn.stage * 8u, turn.parity);
+        signal_expect(signal, bytes * count);
+        for (u32 i = 0; i < count; i++)
+            copy_bulk(places.ring + (turn.stage * 4u + i) * wide_tile<F>(), from + i * tile_bytes, bytes, signal, policy);
+        from += bytes;
+        go_on(turn, args.stages);
+    }
 }
 
 // Brings warpgroup `own`'s stages of all parts; one lane.
 template <u32 F, u32 E>
-DEVICE void wide_bring(const TileArgs& args, u32 steps, u32 tiles, const FewParts& parts, const FewTiles& all, u32 own_step, const WidePlaces& places, u32 own, bool waited) {
-    const u64 policy = read_once(), tile_bytes = u64(steps) * step_bytes<F>();
-    const bool gates = wide_gates<F, E>(args);
+DEVICE void wide_bring(const TileArgs& args, u32 steps, u32 tiles, const FewParts& parts, const FewTiles& all, const WidePlaces& places, u32 own, bool waited) {
+    const u64 tile_bytes = u64(steps) * step_bytes<F>();
     WideTurn turn = {0, 1u};
     u32 asked = 0;
+    const auto lets = [&] { wide_lets(args, waited); };
     for (u32 at = all.first; at < all.end;) {
         const u32 part = at / tiles, last = least(all.end, (part + 1u) * tiles);
         for (u32 four = at + own * 4u; four < last; four += args.chunk * 4u) {
-            const u32 count = least(4u, last - four);
-            GLOBAL const u8* from = weight_of(args, parts, part) + (gates ? gated_tile(tiles, own_step, own) : four - part * tiles) * tile_bytes;
-            for (u32 step = 0; step < steps; step += wide_steps<F>()) {
-                const u32 bytes = least(wide_steps<F>(), steps - step) * step_bytes<F>(), signal = places.full + turn.stage * 8u;
-                if (asked == args.stages && !gates) wide_lets(args, waited);
-                asked++;
-                if (E == 1u && asked > WIDE_AHEAD && asked <= args.stages) signal_wait(places.full + (asked - 1u - WIDE_AHEAD) * 8u, 0u);
-                signal_wait(places.free + turn.stage * 8u, turn.parity);
-                signal_expect(signal, bytes * count);
-                for (u32 i = 0; i < count; i++)
-                    copy_bulk(places.ring + (turn.stage * 4u + i) * wide_tile<F>(), from + i * tile_bytes, bytes, signal, policy);
-                from += bytes;
-                go_on(turn, args.stages);
-            }
+            GLOBAL const u8* from = weight_of(args, parts, part) + (four - part * tiles) * tile_bytes;
+            wide_bring_four<F, E>(args, steps, places, from, least(4u, last - four), turn, asked, lets);
         }
         at = last;
     }
-    // Before gated channels are there the next product has no rows, and would take the room of what runs beside this one.
-    if (asked <= args.stages || gates) wide_lets(args, waited);
+    if (asked <= args.stages) lets();
 }
 
 // Where things lie for a warpgroup, or for the warp that brings its weights.
@@ -243,21 +224,13 @@ template <u32 F, u32 E> DEVICE void wide(const TileArgs& args) {
     u32 count = args.groups_max * parts_of_rows(args);
     if (args.groups) count = few_parts<E, WIDE_LANES>(args, part_words, group_words, counts);
     else __syncthreads();
-    const bool gates = wide_gates<F, E>(args);
-    // Behind the few parts that one row has.
-    float* const values = gates ? reinterpret_cast<float*>(part_words + 512u) : nullptr;
-    const u32 made = args.outputs / (2u * STEP_CHANNELS), own_step = gates ? GROUP_X % made : 0u;
-    FewTiles all = few_tiles(count, tiles, GROUP_X, GROUPS_X, 1u);
-    if (gates) {
-        const u32 first = GROUP_X / made * tiles;
-        all = GROUP_X / made < count ? FewTiles{first, first + GATED_TILES} : FewTiles{0, 0};
-    }
+    const FewTiles all = few_tiles(count, tiles, GROUP_X, GROUPS_X, 1u);
     if (brings) {
         // One lane: another that waited for launches would hold up the warp.
-        if (lane == 0 && warpgroup < args.chunk) wide_bring<F, E>(args, steps, tiles, parts, all, own_step, places, warpgroup, waits);
+        if (lane == 0 && warpgroup < args.chunk) wide_bring<F, E>(args, steps, tiles, parts, all, places, warpgroup, waits);
         __syncwarp();
     } else {
-        if (!gates) wide_lets(args, waits);
+        wide_lets(args, waits);
         WideTurn turn = {0, 0};
         for (u32 at = all.first; at < all.end;) {
             // The tiles of one part of the rows.
@@ -271,7 +244,7 @@ template <u32 F, u32 E> DEVICE void wide(const TileArgs& args) {
             team_meets(1u, WIDE_WORK);
 #define WIDE_ROWS(R)                                                                                          \
     {                                                                                                        \
-        if (LANE / 128u < args.chunk) wide_multiply<F, R>(args, steps, turn, places, scales, part, at - before, last - before, values); \
+        if (LANE / 128u < args.chunk) wide_multiply<F, R>(args, steps, turn, places, scales, part, at - before, last - before); \
     }
             const u32 rows = few_places<E>(part.rows);
             if (E == 1u) {
@@ -286,9 +259,6 @@ template <u32 F, u32 E> DEVICE void wide(const TileArgs& args) {
                 else WIDE_ROWS(32u)
             }
             at = last;
-            if (!gates) continue;
-            team_meets(1u, WIDE_WORK);
-            if (LANE < 32u) wide_gate(args, values, own_step, part.start, lane);
         }
     }
     // What waits for this launch waits for the one beside it; one group is enough, the others leave their room.

@@ -426,8 +426,6 @@ struct TileArgs {
     GLOBAL const u32* list;
     GLOBAL float* out;
     GLOBAL float* second;
-    GLOBAL const float* shares;
-    GLOBAL u8* coded;
     u64 expert_bytes;
     u32 rows;
     u32 inputs;
@@ -447,6 +445,19 @@ struct TileArgs {
     u32 beside;
     u32 quads;
     u32 early;
+};
+
+struct GatedArgs {
+    GLOBAL const u8* weight;
+    GLOBAL const u8* x;
+    GLOBAL const u32* groups;
+    GLOBAL const float* shares;
+    GLOBAL u8* coded;
+    u64 expert_bytes;
+    u32 inputs;
+    u32 width;
+    u32 stages;
+    u32 round;
     float limit;
     u32 pad;
 };

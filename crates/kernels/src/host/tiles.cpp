@@ -10,6 +10,7 @@
 #include "../cuda/matmul.cuh"
 #include "../cuda/matmul_few.cuh"
 #include "../cuda/matmul_wide.cuh"
+#include "../cuda/matmul_gated.cuh"
 #include "../cuda/matmul_many.cuh"
 #include "../cuda/attend.cuh"
 #include "../cuda/attend_many.cuh"

@@ -7,7 +7,7 @@ use super::super::data::{Data, coded_row};
 use super::arrange::{SIDE, Weight, draw};
 use super::word;
 use crate::args::{Args, format};
-use crate::tiles::{Gated, Groups, Rows, Tiles, row_bytes, step_inputs};
+use crate::tiles::{Gated, Tiles, row_bytes, step_inputs};
 
 /// What gates are bounded by.
 const LIMIT: f32 = 2.5;
@@ -34,7 +34,7 @@ fn channel(weight: &Weight, x: &[f32], (gate, up): (usize, usize), share: f32) -
 
 /// The case's rows are the places of one row, each with a weight and a share.
 fn gated(places: usize, steps: usize, channels: usize) -> Case {
-    let (kernel, inputs) = ("tile_fp4_few", steps * step_inputs(format::FP4));
+    let (kernel, inputs) = ("tile_fp4_gated", steps * step_inputs(format::FP4));
     let mut data = Data::new(95 + steps as u64);
     let shape = (inputs, 2 * channels);
     let Some(tiles) = Tiles::new(format::FP4, SIDE, inputs, 2 * channels) else {
@@ -63,18 +63,16 @@ fn gated(places: usize, steps: usize, channels: usize) -> Case {
             bytes(&groups)
         })
         .strided("coded", channels + channels / 32, row_bytes(true, channels), 0)
-        .made("list", |rows| vec![0; 4 * rows.len()])
         .launch(move |at, rows| {
-            let row = Rows { x: at.of("x"), rows: 1, round: true, ..Rows::default() };
-            let groups = Groups::Some {
+            let row = Gated {
+                x: at.of("x"),
                 groups: at.of("groups"),
-                count: rows.len() + 1,
-                list: at.of("list"),
-                known: false,
+                shares: at.of("shares"),
+                coded: at.of("coded"),
+                limit: LIMIT,
+                round: true,
             };
-            let (shares, coded) = (at.of("shares"), at.of("coded"));
-            let gated = Gated { shares, coded, limit: LIMIT };
-            let planned = tiles.gated(at.of("weight"), &row, &groups, &gated, 132);
+            let planned = tiles.gated(at.of("weight"), &row, rows.len() + 1, 132);
             planned.map_or((Vec::new(), [0, 0]), |(_, args, grid)| (args.bytes(), grid))
         })
         .want(move |row| {
