@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use finback_gpu::GpuOps;
 use finback_kernels::device::{Device, DeviceError, Findings, Launch, emu, emu_with_tiles};
 use finback_kernels::manifest::Kernel;
+use finback_kernels::tape::Tape;
 use finback_model::synth::{SynthOptions, Vocabulary, write};
 use finback_model::{Draft, DraftRequest, ModelRunner, Runner, Start, Window};
 use finback_ops::{Limits, ModelSpec, Numerics, Penalties, Sampling};
@@ -37,6 +38,7 @@ fn spec() -> Arc<ModelSpec> {
         intermediate: 128,
         engram_vocab: 16,
         engram_heads: 2,
+        engram_dim: 64,
         ..SynthOptions::default()
     };
     options.set.insert("candidate_topk_blocks".into(), 2.into());
@@ -50,6 +52,8 @@ struct Named {
     inner: Box<dyn Device>,
     width: u32,
     seen: Seen,
+    /// Whether what is aside runs as early as it may, not as late.
+    early: bool,
 }
 
 impl Device for Named {
@@ -75,6 +79,15 @@ impl Device for Named {
     fn launch(&mut self, launch: &Launch<'_>) -> Result<(), DeviceError> {
         *self.seen.lock().unwrap().entry(launch.kernel.name).or_default() += 1;
         self.inner.launch(launch)
+    }
+    fn launch_all(&mut self, tape: &Tape) -> Result<(), DeviceError> {
+        if self.early {
+            return tape.launches().try_for_each(|launch| self.launch(&launch));
+        }
+        for launch in tape.launches() {
+            *self.seen.lock().unwrap().entry(launch.kernel.name).or_default() += 1;
+        }
+        self.inner.launch_all(tape)
     }
     fn finish(&mut self) -> Result<Findings, DeviceError> {
         self.inner.finish()
@@ -107,7 +120,7 @@ fn wide(
     slots: usize,
 ) -> (ModelRunner, Seen) {
     let seen = Seen::default();
-    let device = Box::new(Named { inner, width, seen: seen.clone() });
+    let device = Box::new(Named { inner, width, seen: seen.clone(), early: false });
     (ModelRunner::new(Box::new(ops(device, spec, slots)), spec.clone()), seen)
 }
 
@@ -209,4 +222,26 @@ fn layers_leave_what_the_dialects_kernels_leave() {
         assert!(far <= most / 16.0 && most > 0.5, "layer {layer}: {far} of {most}");
         assert_eq!(ours.0[layer], theirs.0[layer], "layer {layer}");
     }
+}
+
+#[test]
+fn what_is_aside_may_run_early_or_late() {
+    let (spec, ids) = (spec(), ids(3));
+    let run = |taped: bool, early: bool| {
+        let inner = emu_with_tiles().unwrap();
+        let device = Box::new(Named { inner, width: 1, seen: Seen::default(), early });
+        let mut ops = ops(device, &spec, 1);
+        if !taped {
+            ops.tape_up_to(0);
+        }
+        let mut r = ModelRunner::new(Box::new(ops), spec.clone());
+        let mut rows = prompt(&mut r, 0, &ids[..2], LONG, 2);
+        r.finish(0, Sampling::GREEDY, &[], false).unwrap();
+        rows.push(step(&mut r, 0, ids[2]).logits.unwrap());
+        (bits(&rows), r.state(0).unwrap())
+    };
+    // Nothing is aside where nothing is taped.
+    let wanted = run(false, false);
+    assert!(run(true, false) == wanted, "late");
+    assert!(run(true, true) == wanted, "early");
 }
