@@ -119,6 +119,8 @@ impl GpuOps {
         // What is not read any more need not be expanded.
         self.pending = None;
         self.factors = None;
+        // Where no attention followed the keys: what was aside is over.
+        self.keys_aside = false;
         let compressed = compressed.then_some(&self.compressed_frequencies);
         let (angles, mut writes) = self.batch.begin(spans, &self.window_frequencies, compressed);
         self.turned = Some(angles);

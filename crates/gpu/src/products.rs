@@ -351,20 +351,19 @@ impl Products {
         self.experts(queue, ready, second, used, rows, outs[1])
     }
 
-    /// The row's channels of two weights of each expert in use, gated, as codes; whether one launch makes them.
+    /// The row's channels of two weights of each of up to `count` experts, gated, as codes; whether one launch makes them.
     pub fn experts_gated(
         &self,
         queue: &mut Queue,
         ready: &Ready,
         stacks: &Stacks,
-        used: Used,
-        row: Gated,
+        count: usize,
+        row: &Gated,
     ) -> Result<bool, OpsError> {
-        let Some(tiled) = stacks.tiled.filter(|_| ready.coded != 0 && ready.input.rows == 1) else {
+        let Some(tiled) = stacks.tiled.filter(|_| row.x != 0 && ready.input.rows == 1) else {
             return Ok(false);
         };
-        let row = Gated { x: ready.coded, groups: used.at, ..row };
-        let planned = tiled.tiles.gated(tiled.at, &row, used.count, self.found.width);
+        let planned = tiled.tiles.gated(tiled.at, row, count, self.found.width);
         let Some((kernel, args, grid)) = planned else { return Ok(false) };
         queue.push(kernel, &args, grid)?;
         Ok(true)
@@ -414,7 +413,7 @@ impl Products {
         queue.push(kernel, &args, grid)?;
         if ready.early {
             queue.out_of_turn();
-        } else if ready.beside {
+        } else if ready.beside && tiles::is_in_turn(kernel) {
             queue.stays_in_turn(before);
         }
         Ok(())

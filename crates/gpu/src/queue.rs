@@ -142,13 +142,14 @@ impl Queue {
         self.device.gather(&gather).map_err(|error| failed(name, "a gather", &error))
     }
 
-    /// The kernel of the last launch but those aside, where the next one waits for it alone.
+    /// The kernel of the last launch but those aside, where the next one waits for it alone; of products that run beside
+    /// each other the first: what was there before it may be read at once, where it is in turn, but nothing that these write.
     pub fn last(&self) -> Option<&'static Kernel> {
         self.last.filter(|_| !self.joins)
     }
 
-    /// The last launch runs beside `before`, which the next one may take as the last: it too may be there before either has
-    /// ended.
+    /// The last launch runs beside `before`, which stays the last one: what was there before that may be read at once, what
+    /// either writes may not.
     pub fn stays_in_turn(&mut self, before: Option<&'static Kernel>) {
         self.last = before;
     }

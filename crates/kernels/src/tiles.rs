@@ -44,7 +44,7 @@ pub const SHARED: u32 = 232_448;
 /// Shared memory of a group of a product of up to 8 rows: two of them, of this launch and the next product's, and a group of
 /// a small launch between stay on a processor.
 pub const FEW_SHARED: u32 = 113_664;
-/// The same of up to 32 rows: one, beside a group of a small launch.
+/// The same of up to 32 rows: one, beside a group of a small launch, but for `tile_fp4_gated`, which declares some itself.
 pub const SOME_SHARED: u32 = 229_376;
 
 /// A weight `[outputs, inputs]` in tiles.
@@ -112,7 +112,8 @@ pub struct Rows {
     /// Whether outputs are rounded to bf16.
     pub round: bool,
     /// Whether a product of few rows may run beside the launch before it. Either that is a product of few rows, before
-    /// which the rows were there; or it is of one group, and they were there before the product of few rows before it.
+    /// which the rows were there, or one that is beside such a product: then they were there before the first of these. Or it
+    /// is of one group, and they were there before the product of few rows before it.
     pub beside: bool,
     /// Whether the launches after a product of up to 8 rows, by another weight than FP4, may be on the device before
     /// the rows are there: then none of them may read anything before it has waited.
@@ -182,7 +183,7 @@ impl Groups {
 pub enum Way {
     /// Up to 8 rows of a group at a time.
     Few,
-    /// 5 to 8 rows of FP8 or BF16, one group a processor.
+    /// Up to 8 rows of FP8 or BF16, one group a processor.
     Eight,
     /// Up to 32 rows.
     Some,
@@ -376,7 +377,7 @@ impl Tiles {
 
     /// One row by the experts of `groups`, at most `count`, and what follows: the channels that these weights, gates before
     /// the others, make of it, gated with each place's share, as codes. `None` for another format than FP4, for channels
-    /// that are no whole steps, and on a device that does not run a group for each step of each expert at once.
+    /// that are no whole 128s, and on a device that does not run a group for each 128 of each expert at once.
     pub fn gated(
         &self,
         weight: u64,

@@ -13,7 +13,7 @@ use crate::weights::Raw;
 use crate::wide::Attend;
 
 /// Processors of a small product that goes aside.
-pub(crate) const ASIDE: u32 = 8;
+const ASIDE: u32 = 8;
 
 impl GpuOps {
     pub(crate) fn project_step(&mut self, layer: usize, kv: Rows, q: Rows) -> OpsResult {
@@ -31,20 +31,18 @@ impl GpuOps {
         match self.weights.layers[layer].indexer {
             // The choice, which comes next, pushes them, to be made beside it.
             Some(_) => Ok(()),
-            None => self.queries(layer, &q),
+            None => self.queries(layer, &q, false),
         }
     }
 
-    /// The queries of a layer's rows from their latents.
-    pub(crate) fn queries(&mut self, layer: usize, q: &Rows) -> OpsResult {
+    /// The queries of a layer's rows from their latents, by a product that takes processors `whole` or not.
+    pub(crate) fn queries(&mut self, layer: usize, q: &Rows, whole: bool) -> OpsResult {
         let (d, round) = (&self.spec.dims, self.spec.numerics.round_stores);
         let wq_b = self.weights.layers[layer].wq_b;
         let input = self.qr(q);
         let ready = self.products.ready(&mut self.queue, Of::Qr, q.start, input, &[&wq_b])?;
         let heads = self.own.heads;
         let out = Out { at: self.work.q.row(q.start), stride: heads * d.head_dim, round };
-        // Beside a choice, which needs processors of its own.
-        let whole = self.keys_aside;
         self.products.dense(&mut self.queue, &Ready { whole, ..ready }, &wq_b, out)
     }
 

@@ -221,16 +221,16 @@ impl GpuOps {
         let mut gated = false;
         self.leaving(left, |ops| {
             if let Some(at) = coded.filter(|_| known) {
-                let used = Used { at: ops.work.groups.at, count: groups, rows: n, known: false };
                 let row = Gated {
+                    x: ready.coded,
+                    groups: ops.work.groups.at,
                     shares: ops.work.routed_row(ops.work.sorted),
                     coded: at + (n * row_bytes(true, inter)) as u64,
                     limit: d.swiglu_limit,
                     round,
-                    ..Gated::default()
                 };
-                gated =
-                    ops.products.experts_gated(&mut ops.queue, &ready, &routed_in, used, row)?;
+                let queue = &mut ops.queue;
+                gated = ops.products.experts_gated(queue, &ready, &routed_in, groups, &row)?;
             }
             for turn in ops.turns(groups).filter(|_| !gated) {
                 let used = ops.used(&turn, routed_in.fetched.as_ref(), n, false)?;

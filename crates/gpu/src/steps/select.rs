@@ -39,7 +39,9 @@ impl GpuOps {
             ops.queue.go_aside(true);
             ops.select(layer, rows.clone())
         })?;
-        self.leaving(self.products.width() / LEFT, |ops| ops.queries(layer, &rows))
+        // The choice beside them needs processors of its own.
+        let whole = self.queue.is_taped();
+        self.leaving(self.products.width() / LEFT, |ops| ops.queries(layer, &rows, whole))
     }
 
     /// The weights of the indexer's heads, beside the keys' product, whose rows they take.
