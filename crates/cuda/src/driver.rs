@@ -186,7 +186,7 @@ impl Driver {
             watch: Watch::default(),
         };
         driver.bind()?;
-        // Of groups that wait for room on the device those that are not aside come first.
+        // Of groups that wait for room on the device those that are not aside come first; in a recorded list all are equal.
         let (mut least, mut greatest) = (0, 0);
         // SAFETY: the driver writes two integers.
         unsafe { sys::cuCtxGetStreamPriorityRange(&raw mut least, &raw mut greatest) }
