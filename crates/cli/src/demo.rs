@@ -84,7 +84,10 @@ fn install(
     if is_whole(directory) {
         return Ok(());
     }
-    let writes = || format!("{} (--cache-dir names another place)", directory.display());
+    let writes = || {
+        let wanted = "the demo model is unpacked under --cache-dir, accepted: a directory that can be written";
+        format!("cannot write {}: {wanted}", directory.display())
+    };
     let temporary = beside(directory, "tmp");
     fs::create_dir_all(&temporary).with_context(writes)?;
     let result = write(&temporary)

@@ -212,7 +212,10 @@ fn refusal(config: &Config, r: &PlanRequest, blocks: usize) -> Option<String> {
         return Some(format!("{} slots of {} positions: at least 1 of each", r.slots, r.context));
     }
     if r.context > most {
-        return Some(format!("a context of {}: the model was made for {most}", r.context));
+        return Some(format!(
+            "a context of {}, accepted: up to {most}, what the model was made for",
+            r.context
+        ));
     }
     if r.context > pool {
         return Some(format!(

@@ -23,7 +23,11 @@ pub async fn run(values: &Values) -> anyhow::Result<()> {
     // The address first: a port that is taken is known before a large checkpoint is read.
     let address = (values.get(&HOST), values.get(&PORT) as u16);
     let listener = TcpListener::bind((address.0.as_str(), address.1)).await.with_context(|| {
-        format!("cannot listen on {}:{} (--host, --port)", address.0, address.1)
+        format!(
+            "cannot listen on {}:{} (--host, --port), accepted: an address of this machine and a port that is free, or 0 \
+             for any that is",
+            address.0, address.1
+        )
     })?;
     let prepared = load::prepare(values)?;
     let opened = &prepared.opened;

@@ -244,7 +244,8 @@ fn a_plan_that_does_not_fit_is_refused_before_anything_is_loaded() {
     let large = ["--context", "16777216"];
     let (code, message) = failure(&["serve", "--port", "0", directory, large[0], large[1]]);
     assert_eq!(code, 1);
-    let reason = "this does not start here: a context of 16777216: the model was made for 4096";
+    let reason = "this does not start here: a context of 16777216, accepted: up to 4096, what the model was \
+                  made for";
     assert_eq!(message, format!("error: {reason}\n"));
     let output = finback(&["plan", directory, large[0], large[1], "--json"]);
     assert_eq!(output.status.code(), Some(1));

@@ -173,7 +173,7 @@ fn requests_that_cannot_work_are_refused_by_name() {
     );
     assert_eq!(
         say(PlanRequest { context: 2_000_000, ..request() }),
-        "a context of 2000000: the model was made for 1048576"
+        "a context of 2000000, accepted: up to 1048576, what the model was made for"
     );
     assert_eq!(
         say(PlanRequest { pool_positions: 1000, ..request() }),
