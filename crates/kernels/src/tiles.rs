@@ -320,10 +320,9 @@ impl Tiles {
         let few = |way| self.few(weight, rows, groups, width, way);
         // Rows as long leave half of a processor too small a ring.
         let long = self.steps() * STEP_BYTES >= LONG;
-        let eight = (long && (5..=8).contains(&rows.rows)).then(|| few(Way::Eight)).flatten();
-        let whole = rows.whole.then(|| few(Way::Eight)).flatten();
-        whole
-            .or(eight)
+        let whole = rows.whole || (long && (5..=8).contains(&rows.rows));
+        let eight = whole.then(|| few(Way::Eight)).flatten();
+        eight
             .or_else(|| few(Way::Few))
             .or_else(|| few(Way::Some))
             .or_else(|| self.many(weight, rows, groups, width))
@@ -603,11 +602,10 @@ mod tests {
         assert_eq!(kernel(&tiles, 24, &experts(144)), ("tile_fp8_few", 8, [264, 1]));
         assert_eq!(kernel(&tiles, 40, &experts(240)), ("tile_fp8_many", 40, [132, 1]));
         // A group that takes its processor whole.
-        for (rows, wanted) in [(1, ("tile_fp8_eight", [132, 1])), (8, ("tile_fp8_eight", [132, 1]))]
-        {
+        for rows in [1, 8] {
             let rows = Rows { rows, whole: true, ..Rows::default() };
             let (kernel, _, grid) = wide.product(0, &rows, &Groups::One, 132).unwrap();
-            assert_eq!((kernel.name, grid), wanted);
+            assert_eq!((kernel.name, grid), ("tile_fp8_eight", [132, 1]));
         }
         // What does not fit into shared memory beside a ring is left to the kernel of many rows.
         let long = Tiles::new(format::FP8, 32, 8192, 5120).unwrap();
